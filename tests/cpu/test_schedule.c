@@ -224,6 +224,38 @@ static void wide_units(void **state)
 	}
 }
 
+/*
+ * A thread multiplies, as long as no other takes its units, the panels that it packed:
+ * exactly if each has as many units, else but for a unit at both ends.
+ */
+static void packed_where_multiplied(void **state)
+{
+	for (int i = 0; i < 2000; i++) {
+		const int threads = 1 + (int)rng_below(&rng, 64);
+		const int64_t rest = i % 2 ? 1 + rng_below(&rng, 700) : 0;
+		const int64_t n = threads * UNIT_COLS * (1 + rng_below(&rng, 8)) + rest;
+		const int64_t panels = (n + PANEL_COLS - 1) / PANEL_COLS;
+		struct cpu_item item = {
+		    .m = 1 + rng_below(&rng, 24), .n = n, .blocks = 448};
+		struct unit_queue queues[64];
+
+		assert_true(cpu_schedule(&item, 1, threads, 8, true) >= threads);
+		cpu_fill_queues(&item, 1, queues, threads);
+		for (int task = 0; task < threads; task++) {
+			const int64_t width = item.unit_cols / PANEL_COLS;
+			const int64_t most = rest ? width + 1 : 0;
+			const int64_t read = atomic_load(&queues[task].next) * width;
+			const int64_t packed = cpu_first_panel(panels, task, threads);
+
+			assert_true(read - packed <= most && packed - read <= most);
+			assert_true(task == 0 ||
+				    queues[task - 1].end ==
+					(int64_t)atomic_load(&queues[task].next));
+		}
+		assert_int_equal(queues[threads - 1].end, item.col_units);
+	}
+}
+
 static void nothing_to_do(void **state)
 {
 	struct cpu_item items[3] = {{.m = 0, .n = 9}, {.m = 9, .n = 0}, {0}};
@@ -235,9 +267,13 @@ static void nothing_to_do(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_element_once), cmocka_unit_test(cursors_skip),
-	    cmocka_unit_test(threads_have_work),  cmocka_unit_test(exact_boundaries),
-	    cmocka_unit_test(wide_units),	  cmocka_unit_test(nothing_to_do),
+	    cmocka_unit_test(every_element_once),
+	    cmocka_unit_test(cursors_skip),
+	    cmocka_unit_test(threads_have_work),
+	    cmocka_unit_test(exact_boundaries),
+	    cmocka_unit_test(wide_units),
+	    cmocka_unit_test(packed_where_multiplied),
+	    cmocka_unit_test(nothing_to_do),
 	};
 
 	return cmocka_run_group_tests(tests, seed, NULL);

@@ -40,15 +40,6 @@ struct cpu_plan {
 /* Records below which one thread packs faster than two can be woken. */
 #define PACK_ALONE_BYTES (96 << 10)
 
-/* The units of a thread, in order; each queue has its own cache line. */
-struct unit_queue {
-	_Atomic int64_t next;
-	int64_t end;
-	/* The least time that the thread took for a unit of cost 1; 0: none. */
-	double least_ns;
-	char line[40];
-};
-
 /* Units that a thread times in a run. */
 #define TIMED_UNITS 4
 
@@ -440,19 +431,6 @@ static void pack_some(void *arg, int task)
 	}
 }
 
-/*
- * The cost of one unit of an item, counted in rows of a block of UNIT_COLS columns.
- * One and two rows cost as much as three, because all of them wait for the weights
- * from memory.
- */
-static int64_t unit_cost(const struct cpu_item *item)
-{
-	const int64_t rows = item->m < item->unit_rows ? item->m : item->unit_rows;
-
-	return (rows < 3 ? 3 : rows) * (item->blocks ? item->blocks : 1) *
-	       (item->unit_cols / UNIT_COLS);
-}
-
 /* The state of a thread: its memory, and its speed. */
 struct worker {
 	const struct multiply_run *run;
@@ -468,7 +446,7 @@ static void multiply_timed(struct worker *w, const struct cpu_item *item, int64_
 	double ns;
 
 	item->ops->multiply(item, w->run->dual, m0, n0, w->scratch);
-	ns = (double)(cpu_now_ns() - begin) / (double)unit_cost(item);
+	ns = (double)(cpu_now_ns() - begin) / (double)cpu_unit_cost(item);
 	if (w->timed++ == 0 || ns < w->least_ns)
 		w->least_ns = ns;
 }
@@ -505,42 +483,6 @@ static void multiply_some(void *arg, int task)
 	run->queues[task].least_ns = worker.least_ns;
 }
 
-/* The cost of all units. */
-static int64_t total_cost(const struct multiply_run *run)
-{
-	int64_t total = 0;
-
-	for (int64_t i = 0; i < run->count; i++)
-		total += run->items[i].row_units * run->items[i].col_units *
-			 unit_cost(&run->items[i]);
-	return total;
-}
-
-/* Gives each queue units of about the same total cost. */
-static void fill_queues(struct multiply_run *run)
-{
-	const int64_t tasks = run->multiply_tasks;
-	const int64_t total = total_cost(run);
-	int64_t before = 0, task = 0;
-
-	for (int64_t i = 0; i < run->count; i++) {
-		const struct cpu_item *item = &run->items[i];
-		const int64_t cost = unit_cost(item);
-		const int64_t after = before + item->row_units * item->col_units * cost;
-
-		for (; task < tasks && total / tasks * task < after; task++)
-			atomic_init(&run->queues[task].next,
-				    item->first_unit +
-					(total / tasks * task - before) / cost);
-		before = after;
-	}
-	for (int64_t i = 0; i < tasks; i++)
-		run->queues[i].end =
-		    i + 1 < tasks ? atomic_load_explicit(&run->queues[i + 1].next,
-							 memory_order_relaxed)
-				  : run->units;
-}
-
 /*
  * Phase 2 on the device's threads.  The time that the caller would have taken without
  * them is estimated from the fastest unit, which was not interrupted.
@@ -551,7 +493,7 @@ static void multiply_all(const struct cpu_device *cpu, struct multiply_run *run)
 	double least_ns = 0;
 	int64_t end;
 
-	fill_queues(run);
+	cpu_fill_queues(run->items, run->count, run->queues, run->multiply_tasks);
 	if (!cpu_parallel(cpu, run->multiply_tasks, multiply_some, run) || !cpu->pace)
 		return;
 	end = cpu_now_ns();
@@ -561,8 +503,9 @@ static void multiply_all(const struct cpu_device *cpu, struct multiply_run *run)
 		if (ns > 0 && (least_ns == 0 || ns < least_ns))
 			least_ns = ns;
 	}
-	cpu_pace_report(cpu->pace, end, end - begin,
-			(int64_t)(least_ns * (double)total_cost(run)));
+	cpu_pace_report(
+	    cpu->pace, end, end - begin,
+	    (int64_t)(least_ns * (double)cpu_total_cost(run->items, run->count)));
 }
 
 /* Places the items' records, then runs both phases. */

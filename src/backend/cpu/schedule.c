@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule.c - cuts items into units. */
+/* schedule.c - cuts items into units, and gives each thread its own. */
 #include "schedule.h"
 
 /* Units for each thread, so that all threads end at about the same time. */
@@ -57,4 +57,49 @@ int64_t cpu_schedule(struct cpu_item *items, int64_t count, int threads,
 			return units;
 	}
 	return cut_items(items, count, enough, tile_rows, false);
+}
+
+/* ---- queues -------------------------------------------------------------- */
+
+int64_t cpu_unit_cost(const struct cpu_item *item)
+{
+	const int64_t rows = item->m < item->unit_rows ? item->m : item->unit_rows;
+
+	return (rows < 3 ? 3 : rows) * (item->blocks ? item->blocks : 1) *
+	       (item->unit_cols / UNIT_COLS);
+}
+
+int64_t cpu_total_cost(const struct cpu_item *items, int64_t count)
+{
+	int64_t total = 0;
+
+	for (int64_t i = 0; i < count; i++)
+		total +=
+		    items[i].row_units * items[i].col_units * cpu_unit_cost(&items[i]);
+	return total;
+}
+
+void cpu_fill_queues(const struct cpu_item *items, int64_t count,
+		     struct unit_queue *queues, int tasks)
+{
+	const int64_t total = cpu_total_cost(items, count);
+	int64_t before = 0, task = 0, units = 0;
+
+	for (int64_t i = 0; i < count; i++) {
+		const struct cpu_item *item = &items[i];
+		const int64_t cost = cpu_unit_cost(item);
+		const int64_t after = before + item->row_units * item->col_units * cost;
+
+		for (; task < tasks && total / tasks * task < after; task++)
+			atomic_init(&queues[task].next,
+				    item->first_unit +
+					(total / tasks * task - before) / cost);
+		before = after;
+		units += item->row_units * item->col_units;
+	}
+	for (int64_t i = 0; i < tasks; i++)
+		queues[i].end = i + 1 < tasks
+				    ? atomic_load_explicit(&queues[i + 1].next,
+							   memory_order_relaxed)
+				    : units;
 }

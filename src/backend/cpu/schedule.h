@@ -6,6 +6,8 @@
 #ifndef NIB_CPU_SCHEDULE_H
 #define NIB_CPU_SCHEDULE_H
 
+#include <stdatomic.h>
+
 #include "gemm_ops.h"
 
 /* The most rows of a unit: 64 columns of sums then fill 128 KiB of a core's L2, and
@@ -24,6 +26,40 @@
  */
 int64_t cpu_schedule(struct cpu_item *items, int64_t count, int threads,
 		     int64_t tile_rows, bool has_wide_units);
+
+/*
+ * The cost of one unit of an item, counted in rows of a block of UNIT_COLS columns.
+ * One and two rows cost as much as three, because all of them wait for the weights
+ * from memory.
+ */
+int64_t cpu_unit_cost(const struct cpu_item *item);
+/* The cost of all units. */
+int64_t cpu_total_cost(const struct cpu_item *items, int64_t count);
+
+/* The units of a thread, in order; each queue has its own cache line. */
+struct unit_queue {
+	_Atomic int64_t next;
+	int64_t end;
+	/* The least time that the thread took for a unit of cost 1; 0: none. */
+	double least_ns;
+	char line[40];
+};
+
+/*
+ * Gives each of `tasks` queues units of about the same total cost.  Those of one matrix
+ * are nearly the panels that cpu_first_panel() gives the same task.
+ */
+void cpu_fill_queues(const struct cpu_item *items, int64_t count,
+		     struct unit_queue *queues, int tasks);
+
+/*
+ * The first panel that a task packs, of `panels` in all: equal parts, in order.  So a
+ * thread first touches most of the pages that it reads in products of few rows.
+ */
+static inline int64_t cpu_first_panel(int64_t panels, int task, int tasks)
+{
+	return panels * task / tasks;
+}
 
 /* A position in the schedule; moves forward only. */
 struct cpu_cursor {

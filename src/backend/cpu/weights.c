@@ -11,6 +11,7 @@
 #include "cpu.h"
 #include "format/view.h"
 #include "multiply.h"
+#include "schedule.h"
 
 struct pack_job {
 	const struct cpu_device *device;
@@ -24,8 +25,8 @@ static void pack_some(void *arg, int task)
 {
 	const struct pack_job *job = arg;
 	struct cpu_packed *packed = job->packed;
-	const int64_t begin = packed->all_panels * task / job->tasks;
-	const int64_t end = packed->all_panels * (task + 1) / job->tasks;
+	const int64_t begin = cpu_first_panel(packed->all_panels, task, job->tasks);
+	const int64_t end = cpu_first_panel(packed->all_panels, task + 1, job->tasks);
 
 	for (int64_t i = begin; i < end; i++) {
 		struct cpu_rows rows = cpu_rows_of(job->b, i / packed->panels);
