@@ -470,7 +470,7 @@ static void callers_modes(void **state)
 					  test_device(test_isas[i / 4], 1 + i % 2),
 				      .packing = JOB_PACKED};
 		struct job_spec spec =
-		    spec_of(i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 13, 40, 64);
+		    spec_of(i & 1 ? NIB_OP_DUAL_GEMM : NIB_OP_GEMM, 13, 140, 64);
 		struct job *job;
 		struct bits bits;
 

@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "float_mode.h"
 #include "schedule.h"
 
 struct cpu_plan {
@@ -490,6 +491,7 @@ static void multiply_some(void *arg, int task)
 static void multiply_all(const struct cpu_device *cpu, struct multiply_run *run)
 {
 	const int64_t begin = cpu_now_ns();
+	cpu_float_mode saved;
 	double least_ns = 0;
 	int64_t end;
 
@@ -497,6 +499,8 @@ static void multiply_all(const struct cpu_device *cpu, struct multiply_run *run)
 	if (!cpu_parallel(cpu, run->multiply_tasks, multiply_some, run) || !cpu->pace)
 		return;
 	end = cpu_now_ns();
+	/* The caller's mode may turn an inexact product into a trap. */
+	saved = cpu_default_float_mode();
 	for (int i = 0; i < run->multiply_tasks; i++) {
 		const double ns = run->queues[i].least_ns;
 
@@ -506,6 +510,7 @@ static void multiply_all(const struct cpu_device *cpu, struct multiply_run *run)
 	cpu_pace_report(
 	    cpu->pace, end, end - begin,
 	    (int64_t)(least_ns * (double)cpu_total_cost(run->items, run->count)));
+	cpu_restore_float_mode(&saved);
 }
 
 /* Places the items' records, then runs both phases. */
