@@ -354,6 +354,61 @@ class Life(LinearTest):
             self.assertEqual(sorted(name for name in made if name.startswith(
                 ("aten::", "nibblas::"))), wanted)
 
+    def test_direct_calls(self):
+        """Without the dispatcher a layer gives the operator's bits.  What watches or
+        replaces operators still gets the operator."""
+        t = self.torch
+        from nibblas.torch import _linear
+        from torch.fx.experimental.proxy_tensor import make_fx
+        from torch.utils.flop_counter import FlopCounterMode
+
+        def direct(x, *layers):
+            """Which calls did without the operator."""
+            found, inner = [], _linear.needs_no_dispatch
+
+            def watch(*args):
+                found.append(inner(*args))
+                return found[-1]
+            with mock.patch.object(_linear, "needs_no_dispatch", watch):
+                for one in layers:
+                    one(x)
+            return found
+
+        for bias, dtype, kind in ((True, t.float32, None), (False, t.bfloat16, "int8")):
+            ours = self.package.Linear.from_linear(
+                t.nn.Linear(64, 40, bias, dtype=dtype), activations=kind)
+            x = t.randn(3, 64, dtype=dtype)
+            self.assertEqual(direct(x, ours), [True])
+            want = self.ops._linear(x, None, None, ours._packed.number, 40,
+                                    ours.weight_scale_2, ours.bias, None, False, kind)
+            self.assertTrue(t.equal(ours(x), want))
+            self.assertEqual(ours(x).dtype, dtype)
+            with t.inference_mode():
+                self.assertEqual(direct(x.clone(), ours), [True])
+
+        linear = t.nn.Linear(64, 40)
+        ours, x = self.package.Linear.from_linear(linear), t.randn(3, 64)
+        want = ours(x)
+        for mode in (t.device("cpu"), FlopCounterMode(display=False),
+                     t.autograd.profiler.profile()):
+            with mode:
+                self.assertEqual(direct(x, ours), [False])
+        negative = t.complex(x, -x).conj().imag
+        self.assertTrue(negative.is_neg())
+        self.assertEqual(direct(negative, ours), [False])
+        self.assertTrue(t.equal(ours(negative), want))
+        self.assertTrue(t.allclose(t.vmap(ours)(x[:, None])[:, 0], want))
+        for pre_dispatch in (False, True):
+            graph = make_fx(ours, pre_dispatch=pre_dispatch)(x).graph
+            self.assertIn(self.ops._linear.default, [one.target for one in graph.nodes])
+        traced = t.jit.trace(ours, x)
+        self.assertTrue(t.equal(traced(2 * x), ours(2 * x)))
+        ours.bias.requires_grad_(True)
+        self.assertTrue(t.equal(ours(x), want))
+        with self.assertRaises(nibblas.Error):
+            t.func.functional_call(ours, {"weight_scale_2": ours.weight_scale_2.to(
+                "meta")}, (x,))
+
     def test_shapes_of_x(self):
         """Any number of dimensions and any strides give the bits of rows."""
         t = self.torch

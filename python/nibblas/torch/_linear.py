@@ -13,8 +13,9 @@ from nibblas._numpy import ActivationsName
 from nibblas._views import ACTIVATIONS, SCALE_RULES, ZERO_SCALES, choose
 from nibblas.torch._comfy import take_comfy
 from nibblas.torch._dense import FLOATS, DenseView
-from nibblas.torch._multiply import takes_floats
+from nibblas.torch._multiply import of_floats, takes_floats
 from nibblas.torch._packed_module import PackedModule
+from nibblas.torch._tensors import Cpu, needs_no_dispatch
 from nibblas.torch._weights import LayerWeights
 
 
@@ -302,9 +303,13 @@ class Linear(PackedModule, DenseView):
                                        "call unpack() before torch.export")
         quantize = activations == "nvfp4" or (activations is None
                                               and self._must_quantize)
+        alpha, bias = own["weight_scale_2"], self.bias
+        if (codes is None and not quantize and not torch.compiler.is_compiling()
+                and needs_no_dispatch(x, alpha, bias) and x.is_contiguous()):
+            return of_floats(Cpu, x, self._packed.only_packed(), alpha, bias,
+                             activations)
         return torch.ops.nibblas._linear.default(
-            x, codes, scales, self._packed.number, self.out_features,
-            own["weight_scale_2"], self.bias,
+            x, codes, scales, self._packed.number, self.out_features, alpha, bias,
             own["input_scale"] if quantize and self._has_input_scale else None,
             quantize, None if quantize else activations)
 

@@ -147,9 +147,7 @@ def linear(backend, x, b, b_scales, number, n, alpha, bias=None, input_scale=Non
     if not quantize and x.is_contiguous():
         weights = layer_weights(number, b, b_scales)
         if weights:
-            return _add_bias(_of_floats(
-                backend, x, weights, alpha, dtype if bias is None else torch.float32,
-                activations), bias, dtype)
+            return of_floats(backend, x, weights, alpha, bias, activations)
     if x.dim() != 2:
         rows = x.reshape(-1, x.shape[-1])
     if rows.stride(1) != 1 or rows.stride(0) < rows.shape[1]:
@@ -177,6 +175,15 @@ def _add_bias(y, bias, dtype):
         return y
     return y.add_(bias) if dtype == torch.float32 else torch.add(
         y, bias, out=torch.empty_like(y, dtype=dtype))
+
+
+def of_floats(backend, x, weights, alpha, bias, activations):
+    """x W^T + bias, of type x.dtype, by packed weights; x is contiguous."""
+    dtype = x.dtype
+    if bias is None:
+        return _of_floats(backend, x, weights, alpha, dtype, activations)
+    return _add_bias(_of_floats(backend, x, weights, alpha, torch.float32, activations),
+                     bias, dtype)
 
 
 def _of_floats(backend, x, weights, alpha, out_dtype, activations):

@@ -64,6 +64,45 @@ def check_meta(operator, arguments, named):
             f"{found[others[0]]}, as {others[0]} is", meta[0])
 
 
+def _plain_keys():
+    """The dispatcher's keys of a dense tensor of the CPU and of a thread without modes,
+    inverted; None in versions of torch that do not tell."""
+    try:
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+        for name in ("AutogradCPU", "AutocastCPU", "ADInplaceOrView", "BackendSelect"):
+            keys = keys | torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name))
+        torch._C._dispatch_keys(torch.empty(0, device="cpu")).raw_repr()
+        torch._C._dispatch_tls_local_include_set().raw_repr()
+        torch._C._len_torch_function_stack()
+        return ~keys.raw_repr()
+    except (AttributeError, TypeError):
+        return None
+
+
+_NOT_PLAIN = _plain_keys()
+
+
+def needs_no_dispatch(x, alpha, bias):
+    """Whether an operator with these tensors would go straight to its CPU kernel, so
+    that a call of the kernel gives the same and saves 9 us.  False where something
+    watches or replaces operators (a mode, a trace, vmap, the profiler), for gradients
+    of the bias, and for tensors whose values are elsewhere or not as they are in their
+    memory (other devices, subclasses, the negative bit).
+
+    torch.compile must not trace it."""
+    if _NOT_PLAIN is None or type(x) is not torch.Tensor:
+        return False
+    keys = (torch._C._dispatch_keys(x).raw_repr()
+            | torch._C._dispatch_keys(alpha).raw_repr()
+            | torch._C._dispatch_tls_local_include_set().raw_repr())
+    if bias is not None:
+        if bias.requires_grad:
+            return False
+        keys |= torch._C._dispatch_keys(bias).raw_repr()
+    return not (keys & _NOT_PLAIN or torch._C._len_torch_function_stack()
+                or torch.autograd.profiler._is_profiler_enabled)
+
+
 def operand(name, codes, scales, layout, activations=None):
     return Operand(array(name, codes), array(name + "_scales", scales), layout,
                    activations)
