@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of the shell blocks of README.md and docs/checkpoints.md, one test
-each.  Those of nib run as the pages have them, in one folder and in their order.  Those
-of make are dry runs.  A command that needs a network or hours is skipped with the
-reason, and one that no rule knows fails.  tests/install/run.sh runs the C program of
-README.md, tests/python/test_docs.py and test_transformers.py the Python."""
+"""Every command of the shell blocks of README.md, docs/checkpoints.md and the first
+pages of readers (docs/start-*.md), one test each.  Those of nib run as the pages have
+them, in one folder and in their order.  Those of make are dry runs.  A command that
+needs a network or hours is skipped with the reason, and one that no rule knows fails.
+tests/install/run.sh runs the C programs of README.md and docs/start-c.md,
+tests/python/test_docs.py and test_transformers.py the Python."""
 
 import os
 import re
@@ -25,7 +26,11 @@ RULES = [
     (r"nib selftest", ["--quick", "--quiet"]),
     (r"nib bench", ["--plan", "--min-time", "0", "--samples", "3", "--quiet"]),
     (r"nib ", []),
-    (r"make ", ["--dry-run"]),
+    (r"make\b", ["--dry-run"]),
+    (r"vllm ", "needs vLLM; tests/python/test_vllm.py"),
+    (r"(cmake|export PATH)", "writes outside the test's folder"),
+    (r"nvcc|nibemu |NIBEMU_TRACE", "CTest emu_command runs nibemu"),
+    (r"ctest ", "runs this test"),
     (r"pip ", "needs a network; tests/python/test_wheel.py builds the wheel"),
     (r"python examples/generate", "needs PyTorch; tests/python/test_transformers.py "
                                   "runs a smaller model"),
@@ -91,17 +96,23 @@ class Checkpoints(Page):
     pass
 
 
-def add_tests(test, page):
+class Start(Page):
+    pass
+
+
+def add_tests(test, page, prefix=""):
     def one(command):
         return lambda self: self.run_command(command)
 
     for i, command in enumerate(commands(page)):
         words = re.findall(r"[a-z]+", command)[:2]
-        setattr(test, f"test_{i:02}_{'_'.join(words)}", one(command))
+        setattr(test, f"test_{prefix}{i:02}_{'_'.join(words)}", one(command))
 
 
 add_tests(Readme, "README.md")
 add_tests(Checkpoints, "docs/checkpoints.md")
+for part in "run", "c", "kernels", "contribute":
+    add_tests(Start, f"docs/start-{part}.md", f"{part}_")
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -94,9 +94,10 @@ with_destdir() {
 			--include='*.cmake'
 }
 
-readme_program() {
+# page_program PAGE: its blocks of C are one program.
+page_program() {
 	awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' \
-		"$source/README.md" >"$work/readme.c"
+		"$source/$1" >"$work/readme.c"
 	[ -s "$work/readme.c" ] &&
 		with_pkg_config "$work/readme" "$work/readme.c" \
 			pkg-config --libs nibblas &&
@@ -181,7 +182,10 @@ if [ -d "$libdir/nibblas" ]; then
 else
 	check 'libnibblas.so has at most 1 MB' is_small 1000000
 fi
-check 'the program of README.md builds and prints what it says' readme_program
+check 'the program of README.md builds and prints what it says' page_program \
+	README.md
+check 'the program of docs/start-c.md builds and prints what it says' \
+	page_program docs/start-c.md
 check 'examples/linear.c builds and is right' example linear.c
 check 'examples/engine.cpp builds and is right' example_cxx engine.cpp
 check 'installs again' stage
