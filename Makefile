@@ -11,7 +11,7 @@ BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: all help demo test test-emu emu-bugs test-models test-ggml bench debug clang asan ubsan tsan \
-	valgrind cross fuzz mutants lint format kernels install uninstall clean dist
+	valgrind cross fuzz mutants lint format kernels docs install uninstall clean dist
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
 	@cmake --build $(BUILD)
@@ -105,6 +105,10 @@ format: ## Format the C code in place
 kernels: all ## Write docs/kernels.md: registers, spills, loops of the GPU kernels
 	@tools/setup.sh kernels
 	@cmake --build $(BUILD) --target kernel_table
+
+docs: all ## Build the site into build/docs/html, from docs/ and the sources
+	@tools/setup.sh docs
+	@tools/docs.sh $(BUILD)
 
 install: all ## Install below PREFIX (/usr/local), DESTDIR honoured
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """check_docs.py - checks the pages (*.md): relative links and their anchors, names of
-files, of targets of make and of nibblas.h, and numbers that the tree determines
-(number_table() below); and names of files in comments of C and CUDA.  Prints file:line
-and the fault; silent when nothing is wrong.
+files, of targets of make and of nibblas.h, toctrees of the site, and numbers that the
+tree determines (number_table() below); and names of files in comments of C and CUDA.
+Prints file:line and the fault; silent when nothing is wrong.
 
 Notes, results, NEWS.md and docs/from-0.1.md name what existed in their day: only their
 links are checked."""
@@ -246,6 +246,16 @@ def unused(table, texts):
             yield f"tools/check_docs.py: no page has {pattern}"
 
 
+def unlisted(pages):
+    """Pages that no toctree of the site has; docs/site/stage.py lists the notes."""
+    index = "docs/site/index.md"
+    have = set(re.findall(r"^(?:.*<)?([\w./-]+)>?$", read(index), re.M))
+    for page in pages:
+        is_note = page.startswith("docs/notes/")
+        if not is_note and page != index and page[:-3] not in have:
+            yield f"{page}: no toctree of {index} has it"
+
+
 def main():
     files = listed()
     pages = [name for name in files if name.endswith(".md")]
@@ -258,6 +268,7 @@ def main():
     checks = [broken_links]
     more = [missing_files, unknown_targets, unknown_names(words), wrong_numbers(table)]
     faults = list(unused(table, [read(page) for page in living]))
+    faults += unlisted(pages)
     for page in pages:
         text = read(page)
         for check in checks + (more if page in living else []):

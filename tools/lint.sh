@@ -22,7 +22,7 @@ c_files() {
 }
 
 python_files() {
-	find tools tests bench python examples -name '*.py' | sort
+	find tools tests bench python examples docs/site -name '*.py' | sort
 }
 
 shell_files() {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # setup.sh [--check] NEED... - makes sure that the programs and libraries for each
-# NEED are here: build, test, demo, baselines, lint, sanitize, valgrind, fuzz, mutants.
+# NEED are here: build, test, demo, baselines, docs, lint, sanitize, valgrind, fuzz, mutants.
 # Missing Debian packages are installed where that is allowed (root, or sudo without
 # a password); otherwise, and with --check, the script names them and fails.
 #
@@ -127,6 +127,7 @@ wanted() {
 	demo) echo "$build $(nvcc_needs)" ;;
 	kernels) echo "$build python3 python3-venv $(nvcc_needs)" ;;
 	# oneDNN: tools/get_onednn.sh, ggml: tools/get_ggml.sh.
+	docs) echo "$build python3 python3-venv" ;;
 	baselines) echo 'libopenblas-dev' ;;
 	lint) echo "$build libcmocka-dev python3 clang" \
 		clang-format clang-tidy cppcheck shellcheck codespell ;;
