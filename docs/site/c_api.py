@@ -14,7 +14,8 @@ ITEM = re.compile(r"^(?P<define>#define (?P<macro>NIB_[A-Z0-9_]+) [^\n]*)|"
                   r"^(?P<kind>enum|struct) (?P<name>nib_\w+)(?: \{(?P<body>.*?)\})?;|"
                   r"^(?:NIB_API|typedef)\b(?P<text>[^;]*);", re.M | re.S)
 NAME = re.compile(r"(?P<kind>struct|enum) (?P<type>nib_\w+)|(?P<call>nib_\w+)\(\)|"
-                  r"\b(?P<constant>NIB_[A-Z0-9_]*[A-Z0-9])\b(?![_*])|(?P<other>[\\*`|_])")
+                  r"\b(?P<constant>NIB_[A-Z0-9_]*[A-Z0-9])\b(?![_*])|`(?P<code>[^`]+)`|"
+                  r"(?P<page>docs/[\w-]+)\.md|(?P<other>[\\*`|_])")
 # A name, a gap, and its description.
 TABLE = re.compile(r"\S[^.]*?(?<![.:!?]) {2,}\S")
 NO_MACROS = {"NIB_API"}
@@ -30,6 +31,10 @@ def escaped(text, constants):
         if match["constant"]:
             role = constants.get(match["constant"])
             return f":c:{role}:`{match[0]}`" if role else match[0]
+        if match["code"]:
+            return f"``{match['code']}``"
+        if match["page"]:
+            return f":doc:`{match[0]} </{match['page']}>`"
         return "\\" + match["other"]
     return NAME.sub(one, text)
 
@@ -50,7 +55,7 @@ def rst(comment, constants):
 def prose_rst(lines, constants):
     """Prose as lines of reStructuredText: paragraphs, lists, and as literal blocks what
     is indented and tables of two columns (TABLE)."""
-    out, mode, depth = [], "text", 0
+    out, mode, depth, margin = [], "text", 0, 0
     for line in lines:
         indent = len(line) - len(line.lstrip())
         item = re.match(r" *(?:-|\d+\.) ", line)
@@ -58,16 +63,17 @@ def prose_rst(lines, constants):
             out.append("")
             mode = "text" if mode == "list" else mode
         elif item and mode != "literal":
+            margin = min(margin, indent) if mode == "list" else indent
             if mode != "list" or indent != depth:
                 out.append("")
             mode, depth = "list", indent
-            out.append(escaped(line, constants))
+            out.append(escaped(line[margin:], constants))
         elif mode == "list" and indent:
             # A line of the outer item after an inner list starts a paragraph.
             if indent <= depth:
                 out.append("")
                 depth = indent - 2
-            out.append(escaped(line, constants))
+            out.append(escaped(line[margin:], constants))
         elif indent or (mode != "list" and TABLE.match(line)):
             if mode != "literal":
                 out += ["", "::", ""]

@@ -8,7 +8,6 @@ has the paths of the tree."""
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -16,6 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tools")]
 
 import c_api
+import check_docs
 import python_abi
 
 # A link of Markdown to a file, not to a heading or a site.
@@ -47,17 +47,10 @@ def write(folder, name, text):
         file.write(text)
 
 
-def listed(*patterns):
-    done = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others",
-                           "--exclude-standard", *patterns],
-                          text=True, capture_output=True, check=True)
-    return [x for x in sorted(set(done.stdout.split()))
-            if os.path.isfile(os.path.join(ROOT, x))]
-
-
 class Site:
     def __init__(self, folder):
         self.folder = folder
+        self.files = sorted(check_docs.listed())
         self.sources = set()
 
     def target(self, page, link):
@@ -90,7 +83,8 @@ class Site:
     def source(self, path):
         """A page that shows a file, or the names of those of a folder."""
         if os.path.isdir(os.path.join(ROOT, path)):
-            text = "".join(f"- `{x}`\n" for x in listed(path))
+            text = "".join(f"- `{x}`\n" for x in self.files
+                           if x.startswith(path + "/"))
         else:
             language = LANGUAGES.get(os.path.splitext(path)[1], "text")
             text = f"`````{language}\n{read(path)}`````\n"
@@ -111,7 +105,8 @@ def python_pages(folder):
         write(folder, f"api/{module}.rst",
               f"{heading}\n{'=' * len(heading)}\n\n.. automodule:: {module}\n"
               "   :members:\n   :undoc-members:\n   :inherited-members: "
-              f"Module,RuntimeError,ValueError,Error,tuple\n{imported}")
+              "Module,RuntimeError,ValueError,Exception,BaseException,tuple,object\n"
+              + imported)
     write(folder, "api/index.md", tree(
         "Python API", MODULES, "For programs that import nibblas. "
         "[docs/python.md](../docs/python.md) has examples."))
@@ -121,11 +116,13 @@ def main():
     folder = sys.argv[1]
     shutil.rmtree(folder, ignore_errors=True)
     site = Site(folder)
-    pages = listed("*.md")
+    pages = [name for name in site.files if name.endswith(".md")]
     pages.remove("docs/site/index.md")
     for name in pages:
         site.page(name)
-    shutil.copy(os.path.join(HERE, "index.md"), site.made("index.md"))
+    # It is the site's first page, two folders up.
+    write(folder, "index.md", read("docs/site/index.md")
+          .replace("](../../", "](").replace("](../", "](docs/"))
     for path in site.sources:
         site.source(path)
     notes = [name for name in pages if name.startswith("docs/notes/")]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What the scripts of tools/ say: the last lines of `make test` as .ci/run reads them,
-and which mutants this machine cannot run."""
+and which mutants this machine cannot run; what `make docs` gives Sphinx, without
+Sphinx, and which links of its site are broken."""
 
 import contextlib
 import importlib.util
@@ -9,6 +10,8 @@ import io
 import os
 import re
 import subprocess
+import sys
+import tempfile
 import unittest
 
 SOURCE = os.environ["NIB_SOURCE_DIR"]
@@ -54,6 +57,46 @@ class RunTests(unittest.TestCase):
                 ["sh", "-c", f"count=$1\n{case}\necho $passed $failed", "sh", line],
                 capture_output=True, text=True, check=True)
             self.assertEqual(done.stdout.strip(), want, line)
+
+
+class Site(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="nib-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def test_every_declaration_has_its_comment(self):
+        """stage.py fails if a declaration of the headers is missing."""
+        stage = os.path.join(SOURCE, "docs", "site", "stage.py")
+        subprocess.run([sys.executable, stage, self.folder], check=True)
+        with open(os.path.join(self.folder, "c", "errors.rst"),
+                  encoding="utf-8") as file:
+            page = file.read()
+        self.assertIn(".. c:struct:: nib_error\n", page)
+        self.assertIn("   .. c:enumerator:: NIB_STATUS_BAD_ARGUMENT\n\n"
+                      "      an argument breaks a rule\n", page)
+        self.assertIn("   .. c:member:: char argument[64]\n\n"
+                      "      The argument that the message is about", page)
+        self.assertIn(".. c:function:: const char *nib_status_name(enum nib_status "
+                      "status)\n\n   \"bad argument\" and so on, static; never NULL.",
+                      page)
+
+    def test_broken_links(self):
+        pages = {"a.html": '<p id="x"><a href="b.html#y"></a><a href="#x"></a>',
+                 "b.html": '<a href="a.html#z"></a>\n<img src="none.svg">'
+                           '<a href="https://example.org/none"></a>'}
+        for name, text in pages.items():
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        check = os.path.join(SOURCE, "tools", "check_site.py")
+        done = subprocess.run([sys.executable, check, self.folder], check=False,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout.splitlines(), [
+            "a.html:1: link to b.html#y: the page has no such anchor",
+            "b.html:1: link to a.html#z: the page has no such anchor",
+            "b.html:2: link to none.svg: there is no such file",
+            "2 pages, 5 links, 3 broken; 1 to other sites, not fetched"])
 
 
 class Mutants(unittest.TestCase):
