@@ -103,6 +103,10 @@ step_imports() {
 	tools/check_imports.py
 }
 
+step_abi() {
+	tools/check_abi.py
+}
+
 step_commits() {
 	tools/check_commits.sh
 }
@@ -199,7 +203,7 @@ if [ "${1:-}" = --format ]; then
 	c_files | xargs "$tool" -i
 	exit
 fi
-[ $# -gt 0 ] || set -- format length columns functions spdx layers imports commits spelling words shell python \
+[ $# -gt 0 ] || set -- format length columns functions spdx layers imports abi commits spelling words shell python \
 	header tidy cppcheck
 
 log=$(mktemp)
