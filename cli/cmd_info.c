@@ -4,6 +4,9 @@
  * is gathered as one JSON object, which the table for people is made from.
  */
 #include <jansson.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -16,7 +19,10 @@
 
 struct info_args {
 	struct cli_shared shared;
+	int report;
 };
+
+extern char **environ;
 
 /* ---- what the system says ------------------------------------------------ */
 
@@ -117,6 +123,51 @@ static void add_machine(json_t *about, const struct nib_device_info *info)
 	driver = read_driver(line);
 	if (driver)
 		add_text(about, "nvidia_driver", driver);
+}
+
+/* Variables that change what nibblas does, and no others. */
+static json_t *read_environment(void)
+{
+	static const char *const prefixes[] = {
+	    "NIB", "OMP_", "GGML_BACKEND_PATH=", "CUDA_VISIBLE_DEVICES="};
+	json_t *found = json_object();
+
+	for (char **one = environ; *one; one++) {
+		const char *value = strchr(*one, '=');
+		size_t i = 0, count = sizeof(prefixes) / sizeof(*prefixes);
+		char name[128];
+
+		while (i < count && strncmp(*one, prefixes[i], strlen(prefixes[i])))
+			i++;
+		if (i == count || !value || value - *one >= (long)sizeof(name))
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)(value - *one), *one);
+		if (json_object_set_new(found, name, json_string(value + 1)))
+			json_object_set_new(found, name, json_string("(not UTF-8)"));
+	}
+	return found;
+}
+
+/* What an issue needs besides: the build, the system's names, and variables. */
+static void add_report(json_t *about)
+{
+	char line[256];
+
+#ifdef __clang__
+	add_text(about, "compiler", __VERSION__);
+#else
+	add_text(about, "compiler", "gcc " __VERSION__);
+#endif
+#ifdef __GLIBC__
+	json_object_set_new(about, "libc",
+			    json_sprintf("glibc %s, built for %d.%d",
+					 gnu_get_libc_version(), __GLIBC__,
+					 __GLIBC_MINOR__));
+#endif
+	read_line("/etc/os-release", "PRETTY_NAME=", line, sizeof(line));
+	line[strcspn(line, "\n")] = '\0';
+	add_text(about, "distribution", line);
+	json_object_set_new(about, "environment", read_environment());
 }
 
 /* Where threads may run, and the memory that each node of the machine has. */
@@ -307,7 +358,7 @@ static int print_table(json_t *about, enum table_format format)
 
 	json_object_foreach(about, key, value)
 	{
-		if (json_is_array(value))
+		if (json_is_array(value) || json_is_object(value))
 			continue;
 		if (format != TABLE_FORMAT_CSV) {
 			put_value(table, key, value);
@@ -332,6 +383,8 @@ static int print_table(json_t *about, enum table_format format)
 	}
 	json_array_foreach(json_object_get(about, "gpus"), i, value)
 	    put_gpu(table, value);
+	json_object_foreach(json_object_get(about, "environment"), key, value)
+	    put_row(table, key, json_string_value(value));
 	return table_end(table);
 }
 
@@ -375,13 +428,24 @@ static int run_info(const void *args_)
 	add_nodes(about);
 	add_backends(about);
 	add_gpus(about);
+	if (args->report)
+		add_report(about);
 	code = print_about(about, args->shared.format);
 	json_decref(about);
 	nib_device_close(device);
 	return code ? code : refused;
 }
 
+#define ARG(member) offsetof(struct info_args, member)
+static const struct cli_option options[] = {
+    {"report", OPT_FLAG, ARG(report),
+     .help = "also the compiler, libc, distribution and environment variables: "
+	     "what an issue needs"},
+    {0},
+};
+
 static const struct cli_group groups[] = {
+    CLI_GROUP("What to show", options, 0),
     CLI_CPU_GROUP,
     CLI_OUTPUT_GROUP,
     {0},
@@ -398,8 +462,12 @@ const struct cli_command command_info = {
 	"driver knows is listed.  affinity is the processors that this process may\n"
 	"use; threads are not bound to them.  The instruction set is what NIB_CPU\n"
 	"names: scalar, avx2, avxvnni, avx512bw, avx512vnni, amx, neon, neondot,\n"
-	"neoni8mm or neonbf16.\n",
+	"neoni8mm or neonbf16.\n\n"
+	"--report prints what an issue needs, to paste as one block.  It names only\n"
+	"variables that begin with NIB or OMP_, GGML_BACKEND_PATH and\n"
+	"CUDA_VISIBLE_DEVICES.\n",
     .examples = "nib info\n"
+		"nib info --report\n"
 		"nib info --format json | jq -r .backend\n",
     .groups = groups,
     .args_bytes = sizeof(struct info_args),

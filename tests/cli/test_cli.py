@@ -377,6 +377,23 @@ class Output(NibTest):
         if nodes:
             self.assertEqual([n["allowed"] for n in nodes if n["allowed"]], [str(one)])
 
+    def test_info_report_names_build_and_environment(self):
+        env = dict(os.environ, NIB_PLANTED="one=two", OMP_NUM_THREADS="2",
+                   HOME_OF_A_SECRET="hidden", NIB_BYTES=b"\xff")
+        text = self.nib("info", "--report", env=env).stdout
+        about = json.loads(self.nib("info", "--report", "--format", "json",
+                                    env=env).stdout)
+        self.assertEqual(about["environment"]["NIB_PLANTED"], "one=two")
+        self.assertEqual(about["environment"]["NIB_BYTES"], "(not UTF-8)")
+        self.assertRegex(text, r"(?m)^NIB_PLANTED +one=two$")
+        self.assertRegex(text, r"(?m)^OMP_NUM_THREADS +2$")
+        self.assertRegex(about["compiler"], r"(?i)(gcc|clang) .*\d")
+        for key in ("compiler", "distribution"):
+            self.assertIn(about[key], text)
+        self.assertNotIn("hidden", text)
+        self.assertNotIn("environment", json.loads(
+            self.nib("info", "--format", "json").stdout))
+
     @unittest.skipUnless(fake_gpu(), "this build has no GPU kernels")
     def test_info_lists_gpus(self):
         env = fake_gpu()
