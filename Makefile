@@ -11,7 +11,8 @@ BUILD := build/release
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: all help demo test test-emu emu-bugs test-models test-ggml bench debug clang asan ubsan tsan \
-	valgrind cross fuzz mutants lint format kernels docs install uninstall clean dist
+	valgrind cross fuzz mutants lint format kernels docs install uninstall clean dist \
+	wheels wheels-test
 
 all: $(BUILD)/CMakeCache.txt ## Build library and command into build/release
 	@cmake --build $(BUILD)
@@ -121,3 +122,10 @@ clean: ## Remove build/
 
 dist: ## Make nibblas-VERSION.tar.gz of the committed tree
 	@tools/dist.sh
+
+wheels: ## Make build/wheels/nibblas-*.whl, manylinux x86-64 and Arm, of the committed tree
+	@tools/setup.sh wheels
+	@tools/wheels.sh
+
+wheels-test: ## Test build/wheels without a compiler, on an old glibc and on Arm (qemu)
+	@tools/test_wheels.sh

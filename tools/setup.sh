@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # setup.sh [--check] NEED... - makes sure that the programs and libraries for each
-# NEED are here: build, test, demo, baselines, docs, lint, sanitize, valgrind, fuzz, mutants.
+# NEED are here: build, test, demo, baselines, docs, lint, sanitize, valgrind, fuzz, mutants,
+# wheels.
 # Missing Debian packages are installed where that is allowed (root, or sudo without
 # a password); otherwise, and with --check, the script names them and fails.
 #
@@ -10,7 +11,7 @@
 # build/nvcc; without a network the build has no GPU kernels and says so.
 # NIB_CUDA=OFF in the environment leaves it out.  test and kernels also want nvdisasm,
 # which comes with a CUDA toolkit, or from PyPI (6 MB) and goes to build/nvdisasm.
-# nvcc.txt and nvdisasm.txt have the versions and hashes of what comes from PyPI.
+# nvcc.txt, nvdisasm.txt and wheels.txt have the versions and hashes of what comes from PyPI.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -109,6 +110,17 @@ get_nvdisasm() {
 	return $status
 }
 
+# Puts what builds wheels into build/wheel-env, whole or not at all.
+get_wheel_tools() {
+	echo "Installing zig and scikit-build-core from PyPI into build/wheel-env (440 MB)"
+	mkdir -p build && rm -rf build/wheel-env && python3 -m venv build/wheel-env &&
+		build/wheel-env/bin/pip --quiet --disable-pip-version-check \
+			--no-input install --retries 2 --timeout 30 \
+			--no-deps --only-binary :all: --require-hashes \
+			-r tools/wheels.txt &&
+		cp tools/wheels.txt build/wheel-env/
+}
+
 # For which processor `cross` is, and Debian's name of it.
 cross=${ARCH:-aarch64}
 case $cross in
@@ -125,6 +137,8 @@ wanted() {
 	test) echo "$build libcmocka-dev python3 python3-venv python3-dev g++" \
 		"zsh fish $(nvcc_needs)" ;;
 	demo) echo "$build $(nvcc_needs)" ;;
+	wheels) echo "gcc libc6-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross" \
+		"make cmake python3 python3-venv $(nvcc_needs)" ;;
 	kernels) echo "$build python3 python3-venv $(nvcc_needs)" ;;
 	# oneDNN: tools/get_onednn.sh, ggml: tools/get_ggml.sh.
 	docs) echo "$build python3 python3-venv" ;;
@@ -175,7 +189,14 @@ finish() {
 			fi
 			;;
 		esac
-		case $need in test | demo | kernels) ;; *) continue ;; esac
+		if [ "$need" = wheels ] && [ $check = no ] &&
+			! cmp -s tools/wheels.txt build/wheel-env/wheels.txt &&
+			! get_wheel_tools >"$log" 2>&1; then
+			tail -n 3 "$log" >&2
+			echo "setup.sh: no zig from PyPI" >&2
+			exit 1
+		fi
+		case $need in test | demo | kernels | wheels) ;; *) continue ;; esac
 		if [ $check = no ] && nvcc_is_wanted && ! get_nvcc >"$log" 2>&1; then
 			tail -n 3 "$log" >&2
 			echo "setup.sh: no nvcc from PyPI: the build has no GPU" \

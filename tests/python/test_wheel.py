@@ -124,7 +124,7 @@ class Wheel(unittest.TestCase):
 
     def test_has_the_ggml_plugin(self):
         """Next to the library, which it finds where it is installed; it is linked with
-        no ggml.  ggml's licence is with it."""
+        no ggml.  ggml's and jansson's licences are with it."""
         target = self.install("plugin")
         env = {key: value for key, value in os.environ.items()
                if key != "NIBBLAS_LIBRARY"}
@@ -144,8 +144,9 @@ class Wheel(unittest.TestCase):
         with zipfile.ZipFile(self.wheel) as archive:
             licences = [archive.read(name) for name in archive.namelist()
                         if "/licenses/" in name]
-        self.assertEqual(len(licences), 2)
-        self.assertTrue(any(b"The ggml authors" in text for text in licences))
+        self.assertEqual(len(licences), 3)
+        for owner in (b"The ggml authors", b"Petri Lehtinen"):
+            self.assertTrue(any(owner in text for text in licences), owner)
 
     def test_without_a_library_says_what_is_missing(self):
         env = {**os.environ, "NIBBLAS_LIBRARY": "/nowhere/libnibblas.so"}
