@@ -36,7 +36,7 @@ import nibblas.torch
 import nibblas.transformers as nt
 
 SIZES = {"tiny": (256, 512, 2, 4), "small": (1024, 4096, 8, 16),
-         "1b": (2048, 8192, 16, 32)}
+         "1b": (2048, 8192, 16, 32), "8b": (4096, 14336, 32, 32)}
 parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
 parser.add_argument("directory", nargs="?")
 parser.add_argument("--size", choices=SIZES, default="small")
@@ -72,8 +72,9 @@ def random_model():
     else:
         config = transformers.LlamaConfig(**sizes)
     torch.manual_seed(1)
-    return transformers.AutoModelForCausalLM.from_config(
-        config, dtype=torch.bfloat16).eval()
+    with torch.device(device):  # a GPU fills and quantises 8 billion in seconds
+        return transformers.AutoModelForCausalLM.from_config(
+            config, dtype=torch.bfloat16).eval()
 
 
 def quantised(model):
@@ -83,7 +84,8 @@ def quantised(model):
     nibblas.torch.swap_linears(model, keep=lambda name, _: name == "lm_head")
     nt.swap_experts(model)
     if given.calibrate:
-        nt.calibrate(model, [torch.randint(3, 32000, (1, given.prompt))])
+        nt.calibrate(model, [torch.randint(3, 32000, (1, given.prompt),
+                                           device=device)])
     return model
 
 
