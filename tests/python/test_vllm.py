@@ -145,6 +145,22 @@ class Vllm(unittest.TestCase):
     def test_linears_compressed_tensors(self):
         self.check("llama", "compressed-tensors", False, (8, 0))
 
+    def test_input_scales_of_w4a16(self):
+        """Files of W4A4 that their configuration calls W4A16 have input scales, which
+        change nothing."""
+        want = run(self.saved("llama", "modelopt", False))
+        self.folder = os.path.join(self.folder, "w4a4")
+        path = self.saved("llama", "modelopt", True)
+        file = os.path.join(path, "config.json")
+        with open(file, encoding="utf-8") as stream:
+            config = json.load(stream)
+        config["quantization_config"]["quant_algo"] = "W4A16_NVFP4"
+        with open(file, "w", encoding="utf-8") as stream:
+            json.dump(config, stream)
+        tokens, rows, layers = run(path)
+        self.assertEqual((tokens, layers), (want[0], (8, 0)))
+        self.assertTrue(torch.equal(rows, want[1]))
+
     def test_quantised_activations(self):
         self.check("llama", "modelopt", True, (8, 0))
 

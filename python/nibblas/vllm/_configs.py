@@ -9,15 +9,16 @@ from torch.nn import Parameter
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
-from vllm.model_executor.layers.linear import register_weight_loader_v2_supported_method
+from vllm.model_executor.layers.linear import (
+    LinearMethodBase, register_weight_loader_v2_supported_method)
 from vllm.model_executor.layers.quantization.compressed_tensors import (
     compressed_tensors as ct)
 from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe import (
     compressed_tensors_moe_w4a4_nvfp4 as ct_moe)
 from vllm.model_executor.layers.quantization.modelopt import (
-    ACT, WEIGHT, ModelOptLinearMethod, ModelOptMixedPrecisionConfig,
-    ModelOptNvFp4Config,
-    ModelOptNvFp4FusedMoE, Shapes, kNvfp4Static)
+    ModelOptMixedPrecisionConfig, ModelOptNvFp4Config, ModelOptNvFp4FusedMoE)
+from vllm.model_executor.layers.quantization.utils.quant_utils import kNvfp4Static
+from vllm.model_executor.parameter import ModelWeightParameter, PerTensorScaleParameter
 
 from nibblas import _abi as abi, _quantization
 from nibblas._files import Suffixes, suffixes
@@ -82,32 +83,42 @@ def _apply_linear(layer, x, bias):
 
 
 @register_weight_loader_v2_supported_method
-class NibblasModelOptLinear(ModelOptLinearMethod):
-    """A linear layer of ModelOpt in NVFP4, W4A4 or W4A16."""
+class NibblasModelOptLinear(LinearMethodBase):
+    """A linear layer of ModelOpt in NVFP4.  Not a subclass of vLLM's, which differ
+    between releases.
 
-    @property
-    def supports_pre_processed_weights(self):
-        return False
+    has_input  True for W4A4, False for W4A16"""
+
+    supports_pre_processed_weights = False
+
+    def __init__(self, has_input):
+        self.has_input = has_input
 
     def create_weights(self, layer, input_size_per_partition, output_partition_sizes,
                        input_size, output_size, params_dtype, **extra):
-        loader = extra.get("weight_loader")
+        rows, cols = sum(output_partition_sizes), input_size_per_partition
         layer.logical_widths = output_partition_sizes
-        layer.input_size_per_partition = input_size_per_partition
-        layer.output_size_per_partition = sum(output_partition_sizes)
-        shapes = Shapes(output_partition_sizes, input_size_per_partition, params_dtype)
-        self.wkey.create_weights(layer, WEIGHT, self.ctx, shapes, loader)
-        names = [_MODELOPT.global_scale]
-        if self.akey:
-            self.akey.create_weights(layer, ACT, self.ctx, shapes, loader)
-            names.append(_MODELOPT.input_global)
-        self.fmt.extra_weights(layer, shapes, self.ctx, loader)
-        _mark(layer, names)
+        layer.input_size_per_partition, layer.output_size_per_partition = cols, rows
+
+        def register(name, parameter, *shape, dtype, **dims):
+            layer.register_parameter(name, parameter(
+                data=torch.empty(*shape, dtype=dtype),
+                weight_loader=extra.get("weight_loader"), **dims))
+
+        dims = {"input_dim": 1, "output_dim": 0}
+        register(_MODELOPT.codes, ModelWeightParameter, rows, cols // 2,
+                 dtype=torch.uint8, **dims)
+        register(_MODELOPT.scales, ModelWeightParameter, rows, cols // 16,
+                 dtype=torch.float8_e4m3fn, **dims)
+        # W4A16 too has an input scale: files of W4A4 that are run as W4A16 have it.
+        names = (_MODELOPT.global_scale, _MODELOPT.input_global)
+        for name in names:
+            register(name, PerTensorScaleParameter, len(output_partition_sizes),
+                     dtype=torch.float32)
+        _mark(layer, (*names, _MODELOPT.scales))
 
     def process_weights_after_loading(self, layer):
-        self.fmt.pre_process(layer)
-        _finish_linear(layer, _MODELOPT, bool(self.akey))
-        self.fmt.post_process(layer)
+        _finish_linear(layer, _MODELOPT, self.has_input)
 
     def apply(self, layer, x, bias=None):
         return _apply_linear(layer, x, bias)
@@ -230,8 +241,12 @@ class NibblasCompressedTensorsExperts(_ExpertsMethod,
 
 def _ours(method):
     """A linear method of vLLM, or nibblas' in its place."""
-    if type(method) is ModelOptLinearMethod and method.spec.weight == kNvfp4Static:
-        return NibblasModelOptLinear(method.spec, method.ctx, method.fmt)
+    kind, spec = type(method).__name__, getattr(method, "spec", None)
+    if kind == "ModelOptLinearMethod" and spec.weight == kNvfp4Static:
+        return NibblasModelOptLinear(spec.activation is not None)
+    # Before 0.32 (0.24 is tested) there was a class for each algorithm.
+    if kind in ("ModelOptNvFp4LinearMethod", "ModelOptNvFp4W4A16LinearMethod"):
+        return NibblasModelOptLinear(kind == "ModelOptNvFp4LinearMethod")
     return method
 
 
@@ -249,6 +264,12 @@ class NibblasModelOptConfig(_Checked, ModelOptNvFp4Config):
     """ModelOpt with NVFP4 or W4A16_NVFP4 for all layers."""
 
     FusedMoEMethodCls = NibblasModelOptExperts
+
+    def __init__(self, *args, **named):
+        super().__init__(*args, **named)
+        # Read before 0.32 only.  vLLM's class finds no kernel on a CPU.
+        self.LinearMethodCls = lambda config: NibblasModelOptLinear(
+            config.quant_method == "NVFP4")
 
     def get_supported_act_dtypes(self):
         return [torch.bfloat16, torch.half, torch.float32]
@@ -290,9 +311,10 @@ class NibblasCompressedTensorsConfig(_Checked, ct.CompressedTensorsConfig):
     def _experts(self, layer, prefix):
         """Nibblas' method if all projections of the experts are NVFP4; None: vLLM's."""
         self._add_fused_moe_to_target_scheme_map()
-        found = [self.get_scheme_dict(layer, f"{prefix}.0.{name}") for name in (
-            layer.ckpt_gate_proj_name, layer.ckpt_up_proj_name,
-            layer.ckpt_down_proj_name)]
+        # Before 0.32 the layer did not have the names.
+        names = (getattr(layer, f"ckpt_{name}_proj_name", f"{name}_proj")
+                 for name in ("gate", "up", "down"))
+        found = [self.get_scheme_dict(layer, f"{prefix}.0.{name}") for name in names]
         if not all(one and self._is_nvfp4_format(one.get("weights")) for one in found):
             return None
         inputs = [one.get("input_activations") for one in found]

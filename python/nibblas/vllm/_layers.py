@@ -66,7 +66,7 @@ class _Part(NamedTuple):
     x is not quantised."""
 
     weights: _Weights
-    factor: torch.Tensor
+    alpha: torch.Tensor        # the product of the global scales
     input: torch.Tensor | None
     input_value: float | None  # the same on the host, which must not wait
 
@@ -93,7 +93,8 @@ class FusedLinear:
             factor, given = (None if x is None else torch.tensor(
                 x, dtype=torch.float32, device=codes.device) for x in key)
             self.parts.append(_Part(_Weights(codes[begin:end], scales[begin:end]),
-                                    factor, given, key[1]))
+                                    factor if given is None else factor * given,
+                                    given, key[1]))
             begin = end
         self.number = next(_numbers)
         _alive[self.number] = self
@@ -103,14 +104,14 @@ class FusedLinear:
         made, last = [], None
         for part in self.parts:
             if part.input is None:
-                x, scales, alpha = rows, None, part.factor
+                x, scales = rows, None
             else:
                 if last != part.input_value:
                     codes, blocks, _ = torch.ops.nibblas.quantize(
                         rows, part.input, "linear", "modelopt", True)
                     last = part.input_value
-                x, scales, alpha = codes, blocks, part.factor * part.input
-            made.append(part.weights.multiply(x, scales, alpha, dtype))
+                x, scales = codes, blocks
+            made.append(part.weights.multiply(x, scales, part.alpha, dtype))
         return made[0] if len(made) == 1 else torch.cat(made, -1)
 
 
