@@ -216,6 +216,9 @@ bool emu_bind_barrier_cluster(struct emu_bind *b)
 	b->i->option = (arrives ? CLUSTER_ARRIVE : CLUSTER_WAIT) |
 		       (emu_has(b, "aligned") ? CLUSTER_ALIGNED : 0);
 	b->i->vector = emu_has(b, "relaxed");
+	/* No memory has to be waited for. */
+	if (!arrives || b->i->vector)
+		b->i->traits = EMU_NEAR_FENCE;
 	b->i->is_converged = true;
 	b->i->run = run_cluster;
 	return emu_arguments(b, 0, 0);

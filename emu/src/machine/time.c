@@ -118,6 +118,8 @@ static enum emu_unit unit_of(const struct emu_instr *i)
 {
 	const enum emu_unit unit = (enum emu_unit)i->opcode->unit;
 
+	if (unit == EMU_UNIT_CLUSTER_RELEASE)
+		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_NONE : unit;
 	if (unit == EMU_UNIT_FENCE || unit == EMU_UNIT_FENCE_PROXY)
 		return i->traits & EMU_NEAR_FENCE ? EMU_UNIT_FENCE_CTA : unit;
 	if (unit != EMU_UNIT_NONE && unit != EMU_UNIT_ATOMIC)
@@ -441,9 +443,10 @@ static double operands_of(const struct emu_warp *w, const struct emu_instr *i,
 static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 {
 	const struct emu_time_table *t = &emu_time_machine(w)->table;
-	const double cost = i->unit == EMU_UNIT_FENCE	      ? t->fence
-			    : i->unit == EMU_UNIT_FENCE_PROXY ? t->fence_proxy
-							      : t->fence_cta;
+	const double cost = i->unit == EMU_UNIT_FENCE		  ? t->fence
+			    : i->unit == EMU_UNIT_FENCE_PROXY	  ? t->fence_proxy
+			    : i->unit == EMU_UNIT_CLUSTER_RELEASE ? t->cluster_release
+								  : t->fence_cta;
 
 	if (w->clock->is_fenced) {
 		w->clock->is_fenced = false;
@@ -451,7 +454,7 @@ static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 	}
 	w->clock->is_fenced = true;
 	emu_time_advance(w, EMU_SPENT_FENCE, w->clock->block);
-	if (i->unit == EMU_UNIT_FENCE)
+	if (i->unit == EMU_UNIT_FENCE || i->unit == EMU_UNIT_CLUSTER_RELEASE)
 		emu_time_advance(w, EMU_SPENT_FENCE, w->cta->clock->sm->stored);
 	emu_time_advance(w, EMU_SPENT_FENCE, w->clock->now + cost);
 	return false;
@@ -661,14 +664,26 @@ static struct emu_cta_clock *numbered(const struct emu_cta *c, uint32_t number)
 	return number == EMU_CLUSTER_BARRIER ? c->cluster->ctas[0].clock : c->clock;
 }
 
+/* True if the warp runs an arrival at the cluster's barrier with .release. */
+static bool releases(const struct emu_warp *w)
+{
+	return w->cta->cluster->grid->kernel->code[w->clock->pc].unit ==
+	       EMU_UNIT_CLUSTER_RELEASE;
+}
+
 void emu_time_join(struct emu_warp *w, uint32_t number)
 {
 	struct emu_cta_clock *c;
+	double at;
 
 	if (!emu_time_machine(w))
 		return;
 	c = numbered(w->cta, number);
-	c->pending[number] = emu_later(c->pending[number], w->clock->now);
+	at = w->clock->now;
+	/* The table's latency of a cluster barrier includes its release. */
+	if (number == EMU_CLUSTER_BARRIER && releases(w))
+		at -= emu_time_machine(w)->table.cluster_release;
+	c->pending[number] = emu_later(c->pending[number], at);
 }
 
 void emu_time_all_joined(const struct emu_cta *cta, uint32_t number)

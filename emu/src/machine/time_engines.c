@@ -184,6 +184,12 @@ static void access_parameter(struct emu_warp *w, const struct emu_instr *i,
 		w->clock->result = w->clock->now + c->parameter_latency;
 }
 
+/* True if the first lane's address in shared memory is in another CTA. */
+static bool is_remote(const struct emu_warp *w, uint32_t lanes, const uint64_t *address)
+{
+	return address[__builtin_ctz(lanes)] >> EMU_RANK_SHIFT != w->cta->rank;
+}
+
 void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lanes,
 		     const uint64_t *address, uint32_t bytes, bool is_store)
 {
@@ -200,6 +206,10 @@ void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	}
 	if (i->space == EMU_SHARED || i->space == EMU_SHARED_CLUSTER) {
 		access_shared(w, lanes, address, bytes);
+		if (is_store && i->space == EMU_SHARED_CLUSTER &&
+		    is_remote(w, lanes, address))
+			w->cta->clock->sm->stored = emu_later(w->cta->clock->sm->stored,
+							      t->now + t->table.remote);
 		return;
 	}
 	EMU_EACH_LANE(l)

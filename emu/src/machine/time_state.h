@@ -28,6 +28,7 @@ enum emu_unit {
 	/* Fences: of the CTA, of wider scopes, of the proxy of copies. */
 	EMU_UNIT_FENCE_CTA,
 	EMU_UNIT_FENCE,
+	EMU_UNIT_CLUSTER_RELEASE, /* barrier.cluster.arrive with .release */
 	EMU_UNIT_FENCE_PROXY,
 };
 /* A warp may wait for a group if at most this many later ones are unfinished. */

@@ -241,6 +241,34 @@ static void test_stores_are_waited_for(void **state)
 	assert_true((both - fence) * 1.755 > 280);
 }
 
+/*
+ * An arrival with .release takes time from what follows it, and waits for stores; the
+ * whole barrier takes as long as without.
+ */
+static void test_cluster_release(void **state)
+{
+	static const char wait[] = "barrier.cluster.wait.aligned;\n";
+	static const char *const arrive[] = {
+	    "barrier.cluster.arrive.relaxed.aligned;\n",
+	    "barrier.cluster.arrive.aligned;\n"};
+	double bare[2], busy[2], stores[2];
+
+	for (int k = 0; k < 2; k++) {
+		static char text[MOST_TEXT];
+
+		snprintf(text, sizeof(text), "%s%s", arrive[k], wait);
+		bare[k] = ns_of_steps(text, "", 0);
+		busy[k] =
+		    ns_of_steps(arrive[k], "fma.rn.f32 %f1, %f1, %f1, %f1;\n", STEPS);
+		snprintf(text, sizeof(text), "st.global.u32 [%%out], %%r1;\n%s%s",
+			 arrive[k], wait);
+		stores[k] = ns_of_steps(text, "", 0);
+	}
+	assert_true((bare[1] - bare[0]) * 1.755 < 10);
+	assert_in_range((uint64_t)((busy[1] - busy[0]) * 1.755), 260, 270);
+	assert_true((stores[1] - stores[0]) * 1.755 > 250);
+}
+
 /* The first parameter is a cache miss; its neighbours are hits. */
 static void test_parameters(void **state)
 {
@@ -392,6 +420,7 @@ static void test_h100(void **state)
 	assert_non_null(h200);
 	assert_true(h100->table.hbm_rate < 0.7 * h200->table.hbm_rate);
 	assert_true(h100->table.cluster_barrier > h200->table.cluster_barrier);
+	assert_true(h100->table.cluster_release > h200->table.cluster_release);
 	assert_true(h100->table.l2_rate == h200->table.l2_rate);
 	assert_true(h100->table.clock_ghz == h200->table.clock_ghz);
 	emu_time_close(h100);
@@ -411,6 +440,7 @@ int main(void)
 	    cmocka_unit_test(test_stalls),
 	    cmocka_unit_test(test_fences),
 	    cmocka_unit_test(test_stores_are_waited_for),
+	    cmocka_unit_test(test_cluster_release),
 	    cmocka_unit_test(test_parameters),
 	    cmocka_unit_test(test_async_copies),
 	    cmocka_unit_test(test_multicast),
