@@ -97,6 +97,21 @@ static void add_bytes(struct request *r, uint64_t address)
 	    (uint8_t)(1u << (address / SECTOR_BYTES % (LINE_BYTES / SECTOR_BYTES)));
 }
 
+/*
+ * When the L1 has looked up a load's lines and requests their sectors: lines of which
+ * the load reads only parts take longer.
+ */
+static double look_up(const struct emu_warp *w, const struct request *r)
+{
+	const struct emu_time *t = emu_time_machine(w);
+	double cycles = 0;
+
+	for (uint32_t k = 0; k < r->count; k++)
+		if (r->sectors[k] != (1 << LINE_BYTES / SECTOR_BYTES) - 1)
+			cycles += t->table.l1_part;
+	return emu_serve(&w->cta->clock->sm->l1, t->now, cycles);
+}
+
 /* When the last of them has arrived. */
 static double fetch(struct emu_warp *w, const struct request *r, double at,
 		    bool is_store)
@@ -215,7 +230,7 @@ void emu_time_access(struct emu_warp *w, const struct emu_instr *i, uint32_t lan
 	EMU_EACH_LANE(l)
 	if (lanes >> l & 1 && address[l] - global->base < global->bytes)
 		add_bytes(&r, address[l]);
-	end = fetch(w, &r, t->now, is_store);
+	end = fetch(w, &r, is_store ? t->now : look_up(w, &r), is_store);
 	if (is_store) {
 		w->cta->clock->sm->stored = emu_later(w->cta->clock->sm->stored, end);
 		/* A grid has ended when its stores have. */

@@ -65,6 +65,7 @@ struct emu_sm {
 	double accumulates[EMU_QUARTERS];    /* until then by tensor cores */
 	double shared, tma, tma_store, port; /* port: to the L2 */
 	double async[EMU_QUARTERS];	     /* cp.async of 16 bytes */
+	double l1;	 /* free for the next load that reads parts of lines */
 	double returned; /* when the L1 has returned all requests so far */
 	double stored;	 /* when the L2 has all that was stored */
 	double parameters[EMU_PARAMETER_LINES]; /* cached from then on; 0: not */

@@ -96,6 +96,30 @@ static void test_loads_return_in_order(void **state)
 	assert_true(ns_of_steps(text, load, 1) - none >= memory);
 }
 
+/* A load of a whole line takes less than one of a part of it; both from the L2. */
+static void test_parts_of_lines(void **state)
+{
+	double ns[2][2];
+
+	for (int part = 0; part < 2; part++)
+		for (int many = 0; many < 2; many++) {
+			static char text[MOST_TEXT];
+
+			snprintf(text, sizeof(text),
+				 "and.b32 %%r1, %%tid, %d; mad.wide.u32 %%d1, %%r1, 4, "
+				 "%%in;\nld.global.u32 %%r2, [%%d1];\n"
+				 "setp.eq.u32 %%p1, %%r2, 99; @%%p1 bra WARM; WARM:\n",
+				 part ? 7 : 31);
+			for (int k = 0; k < (many ? 33 : 1); k++)
+				strcat(text, "ld.global.u32 %r2, [%d1];\n");
+			strcat(text, "setp.eq.u32 %p1, %r2, 99; @%p1 bra LAST; "
+				     "LAST:\n");
+			ns[part][many] = ns_of(text, 1, 128);
+		}
+	assert_in_range((uint64_t)((ns[1][1] - ns[1][0]) * 1.755), 128 * 3, 128 * 4);
+	assert_true((ns[0][1] - ns[0][0]) * 1.755 < 128 * 2);
+}
+
 /* A warp that computes for long keeps the others at the barrier. */
 static void test_barrier_carries_time(void **state)
 {
@@ -434,6 +458,7 @@ int main(void)
 	    cmocka_unit_test(test_dependent_instructions),
 	    cmocka_unit_test(test_loads),
 	    cmocka_unit_test(test_loads_return_in_order),
+	    cmocka_unit_test(test_parts_of_lines),
 	    cmocka_unit_test(test_barrier_carries_time),
 	    cmocka_unit_test(test_same_at_every_run),
 	    cmocka_unit_test(test_counts_from_a_file),
