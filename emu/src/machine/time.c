@@ -452,6 +452,8 @@ static bool wait_for_stores(struct emu_warp *w, const struct emu_instr *i)
 		w->clock->is_fenced = false;
 		return true;
 	}
+	if (i->unit == EMU_UNIT_CLUSTER_RELEASE && cost <= 0)
+		return true;
 	w->clock->is_fenced = true;
 	emu_time_advance(w, EMU_SPENT_FENCE, w->clock->block);
 	if (i->unit == EMU_UNIT_FENCE || i->unit == EMU_UNIT_CLUSTER_RELEASE)
