@@ -13,9 +13,9 @@ import subprocess
 import time
 import unittest
 
-from cli_common import (E2M1, NIB, SCALES, NibTest, decode_layer, e4m3, floats,
-                        is_instrumented, load, matrix, nib, open_terminal, save,
-                        save_sparse, sqnr_db, tensor, to_e2m1, to_e4m3)
+from cli_common import (E2M1, NIB, SCALES, NibTest, decode_layer, e4m3, fake_gpu,
+                        floats, is_instrumented, load, matrix, nib, open_terminal,
+                        save, save_sparse, sqnr_db, tensor, to_e2m1, to_e4m3)
 from cli_model import K, QUANTISED, ROWS, ModelTest, checkpoint
 
 
@@ -132,6 +132,10 @@ class Quantize(ModelTest):
         self.assertGreater(three, two + 0.2)
         self.refused("quantize", "in", "none", "--scales", "5", code=2,
                      says="--scales")
+        self.assertFalse(os.path.exists(self.path("none")))
+
+    @unittest.skipUnless(fake_gpu(), "this build has no GPU kernels")
+    def test_scales_by_squared_error_need_a_cpu(self):
         self.refused("quantize", "in", "none", "--scales", "mse", "--device",
                      "emu:h200", code=2, says="--scales mse: only --device cpu")
         self.assertFalse(os.path.exists(self.path("none")))
