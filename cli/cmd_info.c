@@ -151,7 +151,7 @@ static json_t *read_environment(void)
 /* What an issue needs besides: the build, the system's names, and variables. */
 static void add_report(json_t *about)
 {
-	char line[256];
+	char line[256], *name;
 
 #ifdef __clang__
 	add_text(about, "compiler", __VERSION__);
@@ -164,9 +164,11 @@ static void add_report(json_t *about)
 					 gnu_get_libc_version(), __GLIBC__,
 					 __GLIBC_MINOR__));
 #endif
+	/* PRETTY_NAME="Debian GNU/Linux 12 (bookworm)" */
 	read_line("/etc/os-release", "PRETTY_NAME=", line, sizeof(line));
-	line[strcspn(line, "\n")] = '\0';
-	add_text(about, "distribution", line);
+	name = line + strspn(line, "\"'");
+	name[strcspn(name, "\"'\n")] = '\0';
+	add_text(about, "distribution", name);
 	json_object_set_new(about, "environment", read_environment());
 }
 
