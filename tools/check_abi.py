@@ -14,15 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from python_abi import HEADERS, ROOT, Header
-
-
-def read_headers():
-    text = ""
-    for path in HEADERS:
-        with open(path, encoding="utf-8") as file:
-            text += file.read()
-    return Header(text)
+from python_abi import HEADERS, ROOT, Header, read_headers
 
 
 def program(header):
@@ -89,7 +81,7 @@ def differences(recorded, found):
 
 
 def main():
-    header = read_headers()
+    header = Header(read_headers())
     version = ".".join(header.defines[f"NIB_VERSION_{part}"]
                        for part in ("MAJOR", "MINOR"))
     path = os.path.join(ROOT, "tests", "abi", f"nibblas-{version}.txt")

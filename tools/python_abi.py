@@ -177,16 +177,21 @@ def render(header):
     return "\n".join(out) + "\n"
 
 
+def read_headers():
+    """The text of the headers, one after the other."""
+    text = ""
+    for path in HEADERS:
+        with open(path, encoding="utf-8") as file:
+            text += file.read()
+    return text
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", default=OUTPUT, metavar="FILE",
                         help="default: python/nibblas/_abi.py; - is stdout")
     args = parser.parse_args()
-    text = ""
-    for header in HEADERS:
-        with open(header, encoding="utf-8") as file:
-            text += file.read()
-    text = render(Header(text))
+    text = render(Header(read_headers()))
     if args.o == "-":
         sys.stdout.write(text)
     else:

@@ -131,8 +131,8 @@ def main():
         "Notes of earlier versions. Names and numbers are those of their day."))
     write(folder, "files.md", tree("Files", sorted(site.sources),
                                    "Files of the source that pages link to."))
-    headers = [read("include/nibblas.h"), read("include/nibblas_tune.h")]
-    written = c_api.pages(*headers, python_abi.Header("\n".join(headers)))
+    written = c_api.pages(read("include/nibblas.h"), read("include/nibblas_tune.h"),
+                          python_abi.Header(python_abi.read_headers()))
     for name, text in written.items():
         write(folder, f"c/{name}.rst", text)
     python_pages(folder)
