@@ -95,7 +95,7 @@ class Filler:
         return made
 
 
-def make(config, dtype, filler, linear, embedding):
+def make(config, dtype, linear, embedding):
     """A Llama whose linear layers but the head are made by `linear`."""
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
@@ -250,12 +250,11 @@ def variants_of(given, filler):
         heads[dtype] = filler.dense(vocabulary, hidden, dtype)
     own = getattr(torch, given.dtype)
     begin = time.perf_counter()
-    model = make(config, own, filler, filler.nvfp4, heads[own].weight)
+    model = make(config, own, filler.nvfp4, heads[own].weight)
     made["nvfp4"] = Variant(model, heads[own])
     made["nvfp4+head"] = Variant(model, filler.nvfp4(vocabulary, hidden, own))
     for dtype in types:
-        model = make(config, dtype, filler, lambda n, k, t: filler.dense(n, k, t),
-                     heads[dtype].weight)
+        model = make(config, dtype, filler.dense, heads[dtype].weight)
         made[str(dtype).removeprefix("torch.")] = Variant(model, heads[dtype])
     print(f"models made in {time.perf_counter() - begin:.1f} s", flush=True)
     return made
