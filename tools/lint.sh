@@ -45,11 +45,10 @@ format_tool() {
 
 step_format() {
 	tool=$(format_tool) || return 1
-	for file in $(c_files); do
-		"$tool" "$file" | cmp -s - "$file" || echo "$file: make format"
-	done >"$log.format"
-	cat "$log.format"
-	[ ! -s "$log.format" ]
+	c_files | xargs -n 32 -P "$jobs" "$tool" --dry-run --Werror --ferror-limit=1 || {
+		echo "make format"
+		return 1
+	}
 }
 
 step_length() {

@@ -411,7 +411,8 @@ static bool has_few_launches(void)
 
 static struct gpu_layer_spec any_spec(int i, enum nib_activations activations)
 {
-	/* The last two have more slots than one launch takes. */
+	/* The last two have more slots than one launch takes; the first of them that is
+	 * not of 300 tokens, which a small run has too, with a short k. */
 	static const int64_t tokens[] = {1, 3, 64, 0, 17, 300, 20};
 	static const int64_t top_k[] = {8, 4, 2, 3, 1, 4, 65};
 	static const int64_t k[] = {64, 16, 1088, 272};
@@ -427,7 +428,7 @@ static struct gpu_layer_spec any_spec(int i, enum nib_activations activations)
 	    .top_k = top_k[at],
 	    .experts = 1 + gpu_rnd_below(i % 3 ? 9 : 140),
 	    .offset = gpu_rnd_below(2) * 1000,
-	    .k = k[tokens[at] > 64 ? i % 2 : i % 4],
+	    .k = k[tokens[at] > 64 || i == 6 ? i % 2 : i % 4],
 	    .width = 16 * (1 + gpu_rnd_below(9)),
 	    .cols = 1 + gpu_rnd_below(150),
 	    .gap = 8 * gpu_rnd_below(2),

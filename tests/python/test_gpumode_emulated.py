@@ -4,6 +4,7 @@ software GPU, by the package and by the file that bundle writes, and how many ke
 call launches.  Some small tests; NIB_TEST_SIZE=medium: all ten of each problem.
 Skipped in builds without kernels."""
 
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,17 @@ IS_WHOLE = os.environ.get("NIB_TEST_SIZE", "small") != "small"
 SMALL = {"gemm": "0", "dual_gemm": "1", "gemv": "0,7", "group_gemm": "0,4,8"}
 # The file's kernels are the package's.
 SMALLEST = {"gemm": "0", "dual_gemm": "1", "gemv": "0", "group_gemm": "0"}
+# Between the checks of one process, on both streams.
+NEXT = "==== next\n"
+EACH = f"""
+import json, sys
+from nibblas.gpumode.__main__ import main
+for job in json.loads(sys.argv[1]):
+    for out in sys.stdout, sys.stderr:
+        print({NEXT!r}, end="", file=out, flush=True)
+    if main(job):
+        sys.exit(1)
+"""
 LAUNCH = re.compile(r"^nibemu: (nib_\w+), \d+ CTAs?$", re.MULTILINE)
 
 
@@ -36,47 +48,72 @@ class Emulated(TorchTest):
             env={**os.environ, "NIBEMU_VERBOSE": "1", **env}, text=True,
             capture_output=True, check=False)
 
-    def check(self, problem, device, *arguments, only=SMALL):
-        """All pass, and each call launched one kernel of the device's."""
-        some = () if IS_WHOLE else ("--only", only[problem])
-        done = self.command("check", problem, "--device", device, *some,
-                            *arguments)
-        said = (problem, device, arguments, done.stdout, done.stderr)
+    def check_all(self, device, files, only=SMALL):
+        """Checks {problem: its file, None for the package} in one process, which
+        imports torch once.  All pass, and each call launched one kernel of the
+        device's."""
+        jobs = []
+        for problem, file in files.items():
+            some = () if IS_WHOLE else ("--only", only[problem])
+            mine = () if file is None else ("--submission", file)
+            jobs.append(["check", problem, "--device", device, *some, *mine])
+        with tempfile.TemporaryDirectory() as links:
+            # What makes it the process that the command starts.
+            for name, target in (("libcuda.so.1", "libnibemu.so"),
+                                 ("nibblas", "nibblas")):
+                os.symlink(os.path.join(FOLDER, target), os.path.join(links, name))
+            done = subprocess.run(
+                [sys.executable, "-c", EACH, json.dumps(jobs)], text=True,
+                capture_output=True, check=False, env={
+                    **os.environ, "NIBEMU_VERBOSE": "1", "LD_LIBRARY_PATH": links,
+                    "NIBEMU_DEVICE": device.removeprefix("emu:")})
+        said = (jobs, done.stdout, done.stderr)
         self.assertEqual(done.returncode, 0, said)
+        texts, errors = (text.split(NEXT)[1:] for text in (done.stdout, done.stderr))
+        self.assertEqual((len(texts), len(errors)), (len(jobs), len(jobs)), said)
+        for problem, text, error in zip(files, texts, errors):
+            with self.subTest(problem=problem):
+                self.look(problem, device, only, text, error)
+
+    def look(self, problem, device, only, text, error):
+        """What a check printed, and what the software GPU did."""
         count = 10 if IS_WHOLE else len(only[problem].split(","))
-        lines = done.stdout.splitlines()
+        lines = text.splitlines()
         self.assertEqual(lines[0],
                          f"{problem} on {device}, seed 1111, rtol = atol = 1e-3")
-        self.assertEqual(lines[-1], f"{count} of {count} tests passed")
-        kernels = LAUNCH.findall(done.stderr)
-        self.assertEqual(len(kernels), count, said)
+        self.assertEqual(lines[-1], f"{count} of {count} tests passed", text)
+        kernels = LAUNCH.findall(error)
+        self.assertEqual(len(kernels), count, error)
         suffix = {"emu:b200": "_sm100", "emu:h200": "_sm90",
                   "emu:a100": "_sm80"}[device]
         self.assertEqual([k for k in kernels if not k.endswith(suffix)], [])
-        print(f"{problem} on {device} {arguments}: {lines[-1]}, "
+        print(f"{problem} on {device}: {lines[-1]}, "
               f"{len(kernels)} launches: {', '.join(sorted(set(kernels)))}",
               flush=True)
 
     def test_the_package(self):
-        for problem in SMALL:
-            with self.subTest(problem=problem):
-                self.check(problem, "emu:b200")
+        self.check_all("emu:b200", dict.fromkeys(SMALL))
 
     def test_the_file(self):
         """One file is for all GPUs."""
+        from nibblas.gpumode import __main__ as command
+
         with tempfile.TemporaryDirectory() as folder:
-            for problem in SMALL:
-                path = os.path.join(folder, problem + ".py")
-                made = self.command("bundle", problem, "-o", path)
-                self.assertEqual(made.returncode, 0, made.stderr)
-                print(made.stdout.split("/")[-1], end="")
-                with self.subTest(problem=problem):
-                    self.check(problem, "emu:b200", "--submission", path,
-                               only=SMALLEST)
+            files = {problem: os.path.join(folder, problem + ".py")
+                     for problem in SMALL}
+            # In one process, which compresses the kernels once.
+            for problem, path in files.items():
+                self.assertEqual(command.main(["bundle", problem, "-o", path]), 0)
+            self.check_all("emu:b200", files, SMALLEST)
             if not IS_WHOLE:
                 for device in "emu:h200", "emu:a100":
-                    self.check("gemv", device, "--submission",
-                               os.path.join(folder, "gemv.py"), only={"gemv": "0"})
+                    self.check_all(device, {"gemv": files["gemv"]}, SMALLEST)
+
+    def test_the_command(self):
+        """It starts the process that has the software GPU."""
+        done = self.command("check", "gemv", "--device", "emu:b200", "--only", "0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.look("gemv", "emu:b200", SMALLEST, done.stdout, done.stderr)
 
     def test_a_wrong_result_is_found(self):
         """What a submission leaves alone on the GPU is no result of the host's."""
