@@ -6,6 +6,7 @@
 import importlib.util
 import json
 import os
+import pickle
 import shutil
 import sys
 import tempfile
@@ -54,6 +55,7 @@ from vllm.distributed import cleanup_dist_env_and_memory
 
 import nibblas.transformers as nt
 import tiny_models as tiny
+from nibblas.vllm._configs import NibblasModelOptConfig
 from nibblas.vllm._layers import Experts, FusedLinear
 
 PROMPT = torch.randint(3, 90, (12,),
@@ -181,6 +183,16 @@ class Vllm(unittest.TestCase):
 
     def test_compiled(self):
         self.check("llama", "modelopt", False, (8, 0), enforce_eager=False)
+
+    def test_pickled(self):
+        """vLLM sends configurations to processes that it starts without a fork."""
+        config = NibblasModelOptConfig.from_config(
+            {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4",
+             "ignore": ["lm_head"]})
+        again = pickle.loads(pickle.dumps(config))
+        self.assertEqual((type(again), again.quant_method),
+                         (NibblasModelOptConfig, "W4A16_NVFP4"))
+        self.assertFalse(again.LinearMethodCls(again).has_input)
 
     def test_router_weight_on_input(self):
         """Refused when the layer is made, before any weight is loaded."""
