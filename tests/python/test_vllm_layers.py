@@ -27,7 +27,8 @@ def values(codes, scales):
 
 
 def dense(codes, scales, factors):
-    return values(codes, scales) * torch.repeat_interleave(factors, torch.tensor(WIDTHS))[:, None]
+    rows = torch.repeat_interleave(factors, torch.tensor(WIDTHS))
+    return values(codes, scales) * rows[:, None]
 
 
 def run(layer, x, bias=None):
@@ -83,7 +84,8 @@ class Linear(unittest.TestCase):
 
     def test_quantised(self):
         """x is quantised once for each of its scales; inf becomes the largest value."""
-        for factors, inputs in (([.25] * 3, [.002] * 3), ([.25] * 3, [.002, .002, .003]),
+        for factors, inputs in (([.25] * 3, [.002] * 3),
+                                ([.25] * 3, [.002, .002, .003]),
                                 ([.5, .25, .125], [.002] * 3)):
             layer = self.layer(factors, inputs)
             rows, end, want = self.x.view(-1, K), 0, []
