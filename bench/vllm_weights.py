@@ -48,7 +48,7 @@ MODELS = {
 # ---- config.json -------------------------------------------------------------
 
 
-def _quantization(engine, activations, form):
+def _quantization(engine, activations, form, has_experts):
     """The quantization_config of an NVFP4 checkpoint."""
     four = {"num_bits": 4, "type": "float", "group_size": 16, "dynamic": False}
     group = {"targets": ["Linear"], "weights": dict(four), "input_activations": None}
@@ -56,11 +56,13 @@ def _quantization(engine, activations, form):
     if form == "modelopt":
         if w4a4:
             group["input_activations"] = {**four, "dynamic": "local"}
-        # Humming has one name for both, and compares parts of names.
+        # Humming has one name for both, and compares parts of names: mlp.gate is a
+        # part of mlp.gate_up_proj.
         is_humming = engine == "humming"
+        routers = ["mlp.gate" if is_humming else "*.gate"] * has_experts
         return {"quant_method": "modelopt", "config_groups": {"group_0": group},
                 "quant_algo": "NVFP4" if w4a4 or is_humming else "W4A16_NVFP4",
-                "ignore": ["lm_head", "mlp.gate" if is_humming else "*.gate"],
+                "ignore": ["lm_head", *routers],
                 "producer": {"name": "modelopt", "version": "0.40"}}
     more = {"strategy": "tensor_group", "symmetric": True}
     group["weights"].update(more)
@@ -77,7 +79,8 @@ def write(folder, model, engine, activations, form, layers=None):
     if layers:
         config["num_hidden_layers"] = layers
     if activations:
-        config["quantization_config"] = _quantization(engine, activations, form)
+        config["quantization_config"] = _quantization(engine, activations, form,
+                                                      "num_experts" in config)
         config["input_scales"] = (activations == "w4a4"
                                   or (form, engine == "humming") == ("modelopt", False))
     os.makedirs(folder, exist_ok=True)

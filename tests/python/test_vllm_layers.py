@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linear layers of nibblas.vllm, which need no vLLM, against dequantised weights.
+"""The layers of nibblas.vllm, which need no vLLM, against dequantised weights.
 test_vllm.py runs models in vLLM."""
 
 import unittest
@@ -8,6 +8,9 @@ from common import needs_torch
 
 torch = needs_torch()
 
+import nibblas  # noqa: E402
+from nibblas.torch._moe import FixedLayer  # noqa: E402
+from nibblas.torch._tensors import Cpu  # noqa: E402
 from nibblas.vllm._layers import FusedLinear  # noqa: E402
 
 WIDTHS, K = [48, 16, 32], 96
@@ -120,6 +123,63 @@ class Linear(unittest.TestCase):
             return torch.ops.nibblas._fused_linear(x, number, None, layer.rows) * 2
         compiled = torch.compile(twice, backend="aot_eager", dynamic=True)
         self.assertTrue(torch.equal(compiled(self.x), twice(self.x)))
+
+
+class Experts(unittest.TestCase):
+    """FixedLayer, which calls the library on a GPU, gives the operator's bits and
+    refuses what the operator refuses."""
+
+    def setUp(self):
+        gen = torch.Generator().manual_seed(4)
+
+        def stack(rows, cols):
+            scales = torch.randint(0x20, 0x50, (4, rows, cols // 16), generator=gen,
+                                   dtype=torch.uint8)
+            return (torch.randint(0, 256, (4, rows, cols // 2), generator=gen,
+                                  dtype=torch.uint8), scales.view(torch.float8_e4m3fn))
+        self.weights = (*stack(64, 48), *stack(48, 32),
+                        torch.rand(2, 4, generator=gen), torch.rand(4, generator=gen))
+        self.x = torch.randn(5, 96, generator=gen)[:, :48]  # rows are apart
+        self.ids = torch.randint(-1, 4, (5, 2), generator=gen)
+        self.slots = torch.rand(5, 2, generator=gen)
+
+    def given(self, w4a4, activation="swiglu"):
+        scales = (torch.tensor(.002), torch.tensor(.1)) if w4a4 else (None, None)
+        return (*self.weights, *scales, activation)
+
+    def test_bits(self):
+        for w4a4, activation in ((False, "swiglu"), (True, "swiglu"), (False, "gelu")):
+            given = self.given(w4a4, activation)
+            layers = [FixedLayer(Cpu, *given) for _ in range(2)]
+            self.assertEqual(layers[0].kind, layers[1].kind)
+            for dtype in (torch.float32, torch.bfloat16):
+                for count in (5, 1, 0):
+                    x = self.x[:count].to(dtype)
+                    ids, slots = self.ids[:count].int(), self.slots[:count]
+                    want = torch.ops.nibblas.moe(x, ids, slots, *given,
+                                                 out_dtype=dtype)
+                    for layer in layers:
+                        y = layer.run(x, ids, slots)
+                        self.assertEqual(y.dtype, dtype)
+                        self.assertTrue(torch.equal(y, want), (w4a4, dtype, count))
+            y = layers[0].run(self.x, self.ids.T.contiguous().T, self.slots.bfloat16())
+            want = torch.ops.nibblas.moe(self.x, self.ids, self.slots.bfloat16(),
+                                         *given, out_dtype=torch.float32)
+            self.assertTrue(torch.equal(y, want))
+        self.assertNotEqual(FixedLayer(Cpu, *self.given(True)).kind, layers[0].kind)
+
+    def test_refused(self):
+        layer = FixedLayer(Cpu, *self.given(False))
+        layer.run(self.x, self.ids, self.slots)
+        for x, ids, slots, message in (
+                (self.x[0], self.ids, self.slots, "x.*must have 2 dimensions"),
+                (self.x, self.ids[:3], self.slots, "must have x's 5 rows"),
+                (self.x, self.ids, self.slots[:, :1], "must have topk_ids' shape"),
+                (self.x, self.ids.short(), self.slots, "must be int32 or int64"),
+                (self.x[:, :32], self.ids, self.slots, "")):
+            with self.subTest(message=message), self.assertRaisesRegex(
+                    nibblas.ArgumentError, message):
+                layer.run(x, ids, slots)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import torch
 from nibblas._library import FileError
 from nibblas.torch import pack
 from nibblas.torch._convert import quantize_saturated
+from nibblas.torch._moe import FixedLayer
 from nibblas.torch._multiply import of_codes, unbiased
 from nibblas.torch._operators import LIBRARY, TAGS
 from nibblas.torch._tensors import Cpu, Cuda
@@ -153,7 +154,7 @@ def _(x, _number, _bias, width):
 
 
 class Experts:
-    """The experts of a layer, by torch.ops.nibblas.moe.
+    """The experts of a layer.
 
     w13, w2     (codes, linear scales) of stacks [experts, rows, K]; gate above up
     factor13    float32 [experts, 2], the global scales of gate and up; factor2
@@ -166,11 +167,12 @@ class Experts:
     Holds the tensors given, and no copy of them."""
 
     def __init__(self, w13, factor13, w2, factor2, x_global, h_global, activation):
-        self.weights = (*w13, *w2)
-        self.alpha13, self.alpha2 = factor13.t().contiguous(), factor2
-        self.inputs, self.activation = (x_global, h_global), activation
+        alpha13, alpha2 = factor13.t().contiguous(), factor2
         if x_global is not None:
-            self.alpha13, self.alpha2 = self.alpha13 * x_global, factor2 * h_global
+            alpha13, alpha2 = alpha13 * x_global, factor2 * h_global
+        self.given = (*w13, *w2, alpha13, alpha2, x_global, h_global, activation)
+        # The operator is for torch.compile: on a CPU vLLM lets it see the experts.
+        self.fixed = None if w13[0].is_cpu else FixedLayer(Cuda, *self.given)
 
     def run(self, x, ids, weights, expert_map):
         """[tokens, cols] of x's type.
@@ -183,6 +185,6 @@ class Experts:
             last = len(expert_map) - 1
             here = expert_map[ids.long().clamp(0, last)]
             ids = torch.where((ids >= 0) & (ids <= last), here, -1)
-        return torch.ops.nibblas.moe(
-            x, ids, weights, *self.weights, self.alpha13, self.alpha2, *self.inputs,
-            self.activation, out_dtype=x.dtype)
+        if self.fixed and not torch.compiler.is_compiling():
+            return self.fixed.run(x, ids, weights)
+        return torch.ops.nibblas.moe(x, ids, weights, *self.given, out_dtype=x.dtype)
