@@ -86,10 +86,10 @@ def _tokens(rows):
             other = rows.find(base, "tokens", **wanted)
             if other and other is not row:
                 common, apart, equal = difference(row, other)
+                apart = f", log-probabilities differ by {apart:.4f}" if common else ""
                 yield (f"{row['run']} {key}: {row['ms']} ms, {row['cached']} cached; "
-                       f"against {base}: {common} tokens in common, log-probabilities "
-                       f"differ by {apart:.4f}, {equal} of {len(row['tokens'])} tokens "
-                       "equal")
+                       f"against {base}: {common} tokens in common{apart}, {equal} of "
+                       f"{len(row['tokens'])} tokens equal")
 
 
 def _profiles(rows):
