@@ -644,12 +644,12 @@ class Life(LinearTest):
         from nibblas.torch import _multiply
         _, ours = self.swapped()
         x = self.torch.randn(3, 64)
-        want, calls, inner = ours(x), [], _multiply._of_floats
+        want, calls, inner = ours(x), [], _multiply.unbiased
 
         def watch(*args):
             calls.append(args)
             return inner(*args)
-        with mock.patch.object(_multiply, "_of_floats", watch):
+        with mock.patch.object(_multiply, "unbiased", watch):
             for model in (ours, self.torch.compile(ours, backend="aot_eager",
                                                    fullgraph=True)):
                 calls.clear()

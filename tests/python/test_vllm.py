@@ -6,6 +6,7 @@
 import importlib.util
 import json
 import os
+import pickle
 import shutil
 import sys
 import tempfile
@@ -49,11 +50,14 @@ os.environ.update(HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0",
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig
 from vllm import LLM, SamplingParams
 from vllm.distributed import cleanup_dist_env_and_memory
+from vllm.lora.request import LoRARequest
 
 import nibblas.transformers as nt
 import tiny_models as tiny
+from nibblas.vllm._configs import NibblasModelOptConfig
 from nibblas.vllm._layers import Experts, FusedLinear
 
 PROMPT = torch.randint(3, 90, (12,),
@@ -61,7 +65,7 @@ PROMPT = torch.randint(3, 90, (12,),
 COUNT = 8
 # vLLM's attention on a CPU has no heads of 16; Qwen3's experts have no shared one.
 SIZES = {"hidden_size": 128, "head_dim": 32, "intermediate_size": 128,
-         "shared_expert_intermediate_size": 0}
+         "shared_expert_intermediate_size": 0, "max_position_embeddings": 256}
 
 
 def tearDownModule():
@@ -91,16 +95,47 @@ def _layers(model):
             sum(isinstance(one, Experts) for one in found))
 
 
-def reference(path):
-    """The same of nibblas.transformers."""
+def reference(path, prompt=None, adapter=None):
+    """The same of nibblas.transformers; adapter: the tensors of a LoRA adapter."""
     model = nt.from_pretrained(path, dtype=torch.float32)
-    tokens, rows = list(PROMPT), []
+    prompt = PROMPT if prompt is None else prompt
+    for name, a in (adapter or {}).items():
+        if name.endswith("lora_A.weight"):
+            b = adapter[name.replace("lora_A", "lora_B")]
+            model.get_submodule(name.removeprefix("base_model.model.").removesuffix(
+                ".lora_A.weight")).register_forward_hook(
+                    lambda _, given, y, a=a, b=b: y + given[0] @ a.T @ b.T)
+    tokens, rows = list(prompt), []
     with torch.no_grad():
         for _ in range(COUNT):
             logits = model(torch.tensor([tokens])).logits[0, -1]
             rows.append(logits.log_softmax(-1))
             tokens.append(int(logits.argmax()))
-    return tokens[len(PROMPT):], torch.stack(rows)
+    return tokens[len(prompt):], torch.stack(rows)
+
+
+def write_adapter(folder, config):
+    """A LoRA adapter of rank 8 for all projections of a Llama; returns its tensors."""
+    heads = config.num_attention_heads * config.head_dim
+    kv = config.num_key_value_heads * config.head_dim
+    hidden, middle = config.hidden_size, config.intermediate_size
+    shapes = {"self_attn.q_proj": (heads, hidden), "self_attn.k_proj": (kv, hidden),
+              "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, heads),
+              "mlp.gate_proj": (middle, hidden), "mlp.up_proj": (middle, hidden),
+              "mlp.down_proj": (hidden, middle)}
+    gen, tensors = torch.Generator().manual_seed(5), {}
+    for i in range(config.num_hidden_layers):
+        for part, (rows, cols) in shapes.items():
+            name = f"base_model.model.model.layers.{i}.{part}.lora_"
+            tensors[name + "A.weight"] = torch.randn(8, cols, generator=gen) * .1
+            tensors[name + "B.weight"] = torch.randn(rows, 8, generator=gen) * .1
+    os.makedirs(folder)
+    save_file(tensors, os.path.join(folder, "adapter_model.safetensors"))
+    with open(os.path.join(folder, "adapter_config.json"), "w",
+              encoding="utf-8") as file:
+        json.dump({"peft_type": "LORA", "r": 8, "lora_alpha": 8, "bias": "none",
+                   "target_modules": [x.rpartition(".")[2] for x in shapes]}, file)
+    return tensors
 
 
 class Vllm(unittest.TestCase):
@@ -181,6 +216,49 @@ class Vllm(unittest.TestCase):
 
     def test_compiled(self):
         self.check("llama", "modelopt", False, (8, 0), enforce_eager=False)
+
+    def test_features(self):
+        """A LoRA adapter, prompts in chunks of 64 tokens, and a prompt whose beginning
+        is in the prefix cache."""
+        path = self.saved("llama", "modelopt", False)
+        adapter = write_adapter(os.path.join(self.folder, "adapter"),
+                                AutoConfig.from_pretrained(path))
+        prompt = torch.randint(3, 90, (140,), generator=torch.Generator().manual_seed(
+            4)).tolist()
+        model = LLM(path, skip_tokenizer_init=True, max_model_len=256, max_logprobs=96,
+                    seed=0, dtype="float32", enforce_eager=True, enable_lora=True,
+                    max_lora_rank=8, max_loras=1, enable_prefix_caching=True,
+                    max_num_batched_tokens=64, max_num_seqs=2)
+        how = SamplingParams(temperature=0, max_tokens=COUNT, ignore_eos=True,
+                             logprobs=96, detokenize=False)
+        self.assertEqual(model.apply_model(_layers)[0], (8, 0))
+        found = []
+        for lora in (None, LoRARequest("random", 1, self.folder + "/adapter")):
+            want, want_rows = reference(path, prompt, lora and adapter)
+            for cached in (0, 128):  # blocks of 128 tokens on a CPU
+                out = model.generate([{"prompt_token_ids": prompt}], how,
+                                     use_tqdm=False, lora_request=lora)[0]
+                rows = torch.tensor([[one[i].logprob for i in range(96)]
+                                     for one in out.outputs[0].logprobs])
+                with self.subTest(lora=lora, cached=cached):
+                    self.assertEqual(out.num_cached_tokens, cached)
+                    self.assertEqual(list(out.outputs[0].token_ids), want)
+                    self.assertLess(float((rows - want_rows).norm()
+                                          / want_rows.norm()), 1e-5)
+                found.append(rows)
+        self.assertGreater(float((found[0] - found[2]).norm() / found[0].norm()), .01)
+        del model
+        cleanup_dist_env_and_memory()
+
+    def test_pickled(self):
+        """vLLM sends configurations to processes that it starts without a fork."""
+        config = NibblasModelOptConfig.from_config(
+            {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4",
+             "ignore": ["lm_head"]})
+        again = pickle.loads(pickle.dumps(config))
+        self.assertEqual((type(again), again.quant_method),
+                         (NibblasModelOptConfig, "W4A16_NVFP4"))
+        self.assertFalse(again.LinearMethodCls(again).has_input)
 
     def test_router_weight_on_input(self):
         """Refused when the layer is made, before any weight is loaded."""

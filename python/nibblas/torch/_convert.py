@@ -107,6 +107,12 @@ def quantize_rows(backend, x, global_scale):
     return _quantize(backend, x, global_scale, "linear", "modelopt", backend.saturates)
 
 
+def quantize_saturated(backend, x, global_scale):
+    """(codes, linear scales) of x by a given global scale; inf and NaN become the
+    largest values on all devices, as in quantize(saturate=True)."""
+    return _quantize(backend, x, global_scale, "linear", "modelopt", True)[:2]
+
+
 def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax"):
     device = backend.device_of(x, "x")
     key = ("quantize", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,

@@ -202,11 +202,18 @@ def _layer(backend, tensors, weights, out_dtype, activation, limit, swiglu_alpha
                 setattr(template, name + "_packed", w.handle)
         plan = plans.add(key, _LayerPlan(backend.open(device), template, maker(
             shape, out_dtype, first.device)))
+    return _run(backend, plan, device, [(_AT[name], 0 if t is None else t.data_ptr())
+                                        for name, t in tensors.items()])
+
+
+def _run(backend, plan, device, pointers):
+    """y of a plan; pointers: (word of the struct, address)."""
     y = plan.given()
     work = plan.take()
-    for name, t in tensors.items():
-        work.words[_AT[name]] = 0 if t is None else t.data_ptr()
-    work.words[_AT["y"]] = y.data_ptr()
+    words = work.words
+    for at, address in pointers:
+        words[at] = address
+    words[_AT["y"]] = y.data_ptr()
     if backend.own_workspace:
         workspace = torch.empty(plan.workspace_bytes + 64, dtype=torch.uint8,
                                 device="cpu")
@@ -214,6 +221,60 @@ def _layer(backend, tensors, weights, out_dtype, activation, limit, swiglu_alpha
         work.options.workspace_bytes = plan.workspace_bytes
     backend.run(plan, work, device)
     return y
+
+
+# ---- with tensors that stay ------------------------------------------------
+
+# A short number for what plans depend on in the tensors of a FixedLayer.
+_kinds = {}
+
+
+class FixedLayer:
+    """moe() for weights that stay where they are and are packed nowhere: what it
+    derives from them, which is most of a call's time on the host, is made once.
+    Layers of the same sizes share plans."""
+
+    def __init__(self, backend, w13, w13_scales, w2, w2_scales, alpha13, alpha2,
+                 x_global, h_global, activation):
+        self.backend = backend
+        self.given = (w13, w13_scales, w2, w2_scales, alpha13, alpha2, x_global,
+                      h_global, activation)
+        (gate, up), (gate_scales, up_scales) = (
+            halves(t, activation, False) for t in (w13, w13_scales))
+        alpha, alpha_up = _alphas(alpha13)
+        self.tensors = {"gate": gate, "gate_scales": gate_scales, "up": up,
+                        "up_scales": up_scales, "down": w2, "down_scales": w2_scales,
+                        "gate_alpha": alpha, "up_alpha": alpha_up,
+                        "down_alpha": alpha2, "x_global": x_global,
+                        "h_global": h_global}
+        self.pointers = [(_AT[name], 0 if t is None else t.data_ptr())
+                         for name, t in self.tensors.items()]
+        self.kind = _kinds.setdefault(
+            (activation, *[None if t is None else meta(t)
+                           for t in self.tensors.values()]), len(_kinds))
+
+    def _plan(self, key, device, x, ids, weights):
+        w13, *others = self.given
+        _check(x, None, ids, weights, w13, *others, 0, w13.shape[0])
+        tensors = {**self.tensors, "codes": None, "scales": None, "x": x, "ids": ids,
+                   "weights": weights}
+        shape = x.shape[0], others[1].shape[1]
+        template = _template(tensors, ids, x.dtype, shape, others[-1], 7.0, 1.702, 1.0,
+                             0)
+        return _plans.cache.add(key, _LayerPlan(
+            self.backend.open(device), template, maker(shape, x.dtype, ids.device)))
+
+    def run(self, x, ids, weights):
+        """[tokens, rows of w2] of x's type: moe() of x, topk_ids and topk_weights."""
+        ids, weights = ids.contiguous(), weights.float().contiguous()
+        device = self.backend.device_of(x, "x")
+        key = ("fixed layer", self.kind, device, x.shape,
+               x.is_contiguous() or x.stride(), x.dtype, ids.shape, ids.dtype,
+               weights.shape)
+        plan = _plans.cache.get(key) or self._plan(key, device, x, ids, weights)
+        return _run(self.backend, plan, device, [
+            *self.pointers, (_AT["x"], x.data_ptr()), (_AT["ids"], ids.data_ptr()),
+            (_AT["weights"], weights.data_ptr())])
 
 
 # ---- the sum of slots ------------------------------------------------------

@@ -181,12 +181,12 @@ def of_floats(backend, x, weights, alpha, bias, activations):
     """x W^T + bias, of type x.dtype, by packed weights; x is contiguous."""
     dtype = x.dtype
     if bias is None:
-        return _of_floats(backend, x, weights, alpha, dtype, activations)
-    return _add_bias(_of_floats(backend, x, weights, alpha, torch.float32, activations),
+        return unbiased(backend, x, weights, alpha, dtype, activations)
+    return _add_bias(unbiased(backend, x, weights, alpha, torch.float32, activations),
                      bias, dtype)
 
 
-def _of_floats(backend, x, weights, alpha, out_dtype, activations):
+def unbiased(backend, x, weights, alpha, out_dtype, activations):
     """[.., n] of contiguous x [.., K] as it is.  These are most of a model's products,
     so it is written without helper functions."""
     device = backend.device_of(x, "x")
@@ -209,6 +209,12 @@ def _of_floats(backend, x, weights, alpha, out_dtype, activations):
         words[_PACKED] = weights.handle.value
         backend.run(plan, work, device)
     return c
+
+
+def of_codes(backend, x, x_scales, weights, alpha, dtype):
+    """[M, n] of type dtype: x [M, K/2] with linear scales by packed weights."""
+    return _times_packed(backend, "x", x, x_scales, weights, alpha, dtype, "linear",
+                         None)
 
 
 def unpacked(backend, _like, number, _n, _k):

@@ -250,6 +250,11 @@ def _ours(method):
     return method
 
 
+# Not a lambda: vLLM pickles configurations for the processes that it starts.
+def _modelopt_linear(config):
+    return NibblasModelOptLinear(config.quant_method == "NVFP4")
+
+
 class _Checked:
     """Refuses a malformed configuration, which vLLM meets with a TypeError, and
     patterns that it would match for years."""
@@ -268,8 +273,7 @@ class NibblasModelOptConfig(_Checked, ModelOptNvFp4Config):
     def __init__(self, *args, **named):
         super().__init__(*args, **named)
         # Read before 0.32 only.  vLLM's class finds no kernel on a CPU.
-        self.LinearMethodCls = lambda config: NibblasModelOptLinear(
-            config.quant_method == "NVFP4")
+        self.LinearMethodCls = _modelopt_linear
 
     def get_supported_act_dtypes(self):
         return [torch.bfloat16, torch.half, torch.float32]

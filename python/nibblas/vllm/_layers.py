@@ -10,6 +10,11 @@ import torch
 
 from nibblas._library import FileError
 from nibblas.torch import pack
+from nibblas.torch._convert import quantize_saturated
+from nibblas.torch._moe import FixedLayer
+from nibblas.torch._multiply import of_codes, unbiased
+from nibblas.torch._operators import LIBRARY, TAGS
+from nibblas.torch._tensors import Cpu, Cuda
 from nibblas.torch._weights import LayerWeights
 
 _numbers = itertools.count(1)
@@ -43,22 +48,30 @@ def largest(name, scales):
 
 class _Weights:
     """A matrix [rows, K] ready to multiply: packed on a CPU, where it does not keep the
-    tensors that it is made of; those tensors on a GPU."""
+    tensors that it is made of; on a GPU the codes as they are with packed scales, or
+    the tensors where that is impossible."""
 
     def __init__(self, codes, scales):
-        self.rows = codes.shape[0]
-        self.packed = pack(codes, scales, "linear") if codes.is_cpu else None
-        self.tensors = None if codes.is_cpu else (codes, scales)
+        self.backend = Cpu if codes.is_cpu else Cuda
         self.layer = LayerWeights()
+        # A layer that vLLM loads again is made again, so no product asks whether the
+        # weights have changed.
+        self.packed = (pack(codes, scales, "linear") if codes.is_cpu else
+                       LayerWeights().get(codes, scales))
+        self.tensors = None if self.packed else (codes, scales)
 
     def multiply(self, x, x_scales, alpha, dtype):
-        activations = "dense" if x_scales is None else None
-        if self.packed is not None:
-            return torch.ops.nibblas.gemm_packed(
-                x, x_scales, self.packed.number, self.rows, alpha, dtype, "linear",
-                activations)
-        return torch.ops.nibblas._layer(x, x_scales, *self.tensors, self.layer.number,
-                                        alpha, dtype, activations)
+        """[.., rows] of type dtype.  x: floats [.., K], contiguous; or codes
+        [M, K/2]."""
+        if self.packed is None:
+            y = torch.ops.nibblas._layer(
+                x if x_scales is not None else x.view(-1, x.shape[-1]), x_scales,
+                *self.tensors, self.layer.number, alpha, dtype,
+                "dense" if x_scales is None else None)
+            return y if x_scales is not None else y.view(*x.shape[:-1], -1)
+        if x_scales is None:
+            return unbiased(self.backend, x, self.packed, alpha, dtype, "dense")
+        return of_codes(self.backend, x, x_scales, self.packed, alpha, dtype)
 
 
 class _Part(NamedTuple):
@@ -99,42 +112,49 @@ class FusedLinear:
         self.number = next(_numbers)
         _alive[self.number] = self
 
-    def multiply(self, rows, dtype):
-        """[M, rows] of type dtype, of rows [M, K], contiguous."""
-        made, last = [], None
+    def multiply(self, x, dtype):
+        """[.., rows] of type dtype, of x [.., K], contiguous."""
+        made, last, rows = [], None, None
         for part in self.parts:
             if part.input is None:
-                x, scales = rows, None
-            else:
-                if last != part.input_value:
-                    codes, blocks, _ = torch.ops.nibblas.quantize(
-                        rows, part.input, "linear", "modelopt", True)
-                    last = part.input_value
-                x, scales = codes, blocks
-            made.append(part.weights.multiply(x, scales, part.alpha, dtype))
+                made.append(part.weights.multiply(x, None, part.alpha, dtype))
+                continue
+            if last != part.input_value:
+                rows = quantize_saturated(
+                    part.weights.backend, x if x.dim() == 2 else
+                    x.view(-1, x.shape[-1]), part.input)
+                last = part.input_value
+            y = part.weights.multiply(*rows, part.alpha, dtype)
+            made.append(y if x.dim() == 2 else y.view(*x.shape[:-1], -1))
         return made[0] if len(made) == 1 else torch.cat(made, -1)
 
 
 # The number is a tensor, not an int: a compiled graph that vLLM keeps on disk would
 # hold the int of the process that compiled it.
-@torch.library.custom_op("nibblas::_fused_linear", mutates_args=())
-def _fused_linear(x: torch.Tensor, number: torch.Tensor, bias: torch.Tensor | None,
-                  width: int) -> torch.Tensor:
+def _fused_linear(x, number, bias, _width):
     layer = _alive[int(number)]
-    rows = x.reshape(-1, x.shape[-1]).contiguous()
-    y = layer.multiply(rows, x.dtype if bias is None else torch.float32)
-    if bias is not None:
-        y = (y + bias).to(x.dtype)
-    return y.reshape(*x.shape[:-1], width)
+    if not x.is_contiguous():
+        x = x.contiguous()
+    if bias is None:
+        return layer.multiply(x, x.dtype)
+    return (layer.multiply(x, torch.float32) + bias).to(x.dtype)
 
 
-@_fused_linear.register_fake
+# Not torch.library.custom_op, whose wrapper costs the host more than the product does:
+# vLLM waits for it wherever no CUDA graph has the size of a batch.
+LIBRARY.define("_fused_linear(Tensor x, Tensor number, Tensor? bias, SymInt width) -> "
+               "Tensor", tags=TAGS)
+for _key in ("CPU", "CUDA"):
+    LIBRARY.impl("_fused_linear", _fused_linear, _key)
+
+
+@torch.library.register_fake("nibblas::_fused_linear", lib=LIBRARY)
 def _(x, _number, _bias, width):
     return x.new_empty(*x.shape[:-1], width)
 
 
 class Experts:
-    """The experts of a layer, by torch.ops.nibblas.moe.
+    """The experts of a layer.
 
     w13, w2     (codes, linear scales) of stacks [experts, rows, K]; gate above up
     factor13    float32 [experts, 2], the global scales of gate and up; factor2
@@ -147,11 +167,12 @@ class Experts:
     Holds the tensors given, and no copy of them."""
 
     def __init__(self, w13, factor13, w2, factor2, x_global, h_global, activation):
-        self.weights = (*w13, *w2)
-        self.alpha13, self.alpha2 = factor13.t().contiguous(), factor2
-        self.inputs, self.activation = (x_global, h_global), activation
+        alpha13, alpha2 = factor13.t().contiguous(), factor2
         if x_global is not None:
-            self.alpha13, self.alpha2 = self.alpha13 * x_global, factor2 * h_global
+            alpha13, alpha2 = alpha13 * x_global, factor2 * h_global
+        self.given = (*w13, *w2, alpha13, alpha2, x_global, h_global, activation)
+        # The operator is for torch.compile: on a CPU vLLM lets it see the experts.
+        self.fixed = None if w13[0].is_cpu else FixedLayer(Cuda, *self.given)
 
     def run(self, x, ids, weights, expert_map):
         """[tokens, cols] of x's type.
@@ -164,6 +185,6 @@ class Experts:
             last = len(expert_map) - 1
             here = expert_map[ids.long().clamp(0, last)]
             ids = torch.where((ids >= 0) & (ids <= last), here, -1)
-        return torch.ops.nibblas.moe(
-            x, ids, weights, *self.weights, self.alpha13, self.alpha2, *self.inputs,
-            self.activation, out_dtype=x.dtype)
+        if self.fixed and not torch.compiler.is_compiling():
+            return self.fixed.run(x, ids, weights)
+        return torch.ops.nibblas.moe(x, ids, weights, *self.given, out_dtype=x.dtype)
