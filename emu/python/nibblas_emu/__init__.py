@@ -10,7 +10,7 @@ from importlib import metadata
 
 _PACKAGE = "nibblas-emu"
 __version__ = metadata.version(_PACKAGE)
-__all__ = ["cuda_folder", "library"]
+__all__ = ["library"]
 
 
 def library() -> str:
@@ -22,9 +22,3 @@ def library() -> str:
                 return path
     raise FileNotFoundError("libnibemu.so: pip did not install it with nibblas-emu; it "
                             "is in `lib` of a virtual environment, not of a --target")
-
-
-def cuda_folder() -> str:
-    """Returns the folder for LD_LIBRARY_PATH, whose libcuda.so.1 and libcudart.so.13
-    are the software GPU."""
-    return os.path.join(os.path.dirname(library()), "nibemu")

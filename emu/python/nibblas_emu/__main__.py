@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m nibblas_emu [--cuda-folder] - prints the path of libnibemu.so, for
-NIB_CUDA_LIBRARY, or of the folder with its libcuda.so.1, for LD_LIBRARY_PATH."""
+"""python -m nibblas_emu - prints the path of libnibemu.so, for NIB_CUDA_LIBRARY, or to
+make a link libcuda.so.1 to it in a folder for LD_LIBRARY_PATH."""
 
 import sys
 
-from nibblas_emu import cuda_folder, library
+from nibblas_emu import library
 
 
 def _main() -> int:
-    choices = {(): library, ("--cuda-folder",): cuda_folder}
-    choice = choices.get(tuple(sys.argv[1:]))
-    if choice is None:
+    if len(sys.argv) > 1:
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        print(choice())
+        print(library())
     except FileNotFoundError as error:
         print(f"nibblas_emu: {error}", file=sys.stderr)
         return 1
