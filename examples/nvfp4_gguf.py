@@ -6,7 +6,7 @@ ggml plug-in (docs/ggml.md).
     pip install . gguf==0.19.0
     python examples/nvfp4_gguf.py model-bf16.gguf model-nvfp4.gguf
     # And the same values in fp32, to see what the rounding of activations costs:
-    python examples/nvfp4_gguf.py model-bf16.gguf model-nvfp4.gguf --expanded model-fp32.gguf
+    python examples/nvfp4_gguf.py model-bf16.gguf model-nvfp4.gguf --expanded fp32.gguf
 
 Projections of attention and of feed-forward layers, of experts too, are converted where
 k is a multiple of 64, the block of ggml's type.  Each matrix has a global scale, which
@@ -27,8 +27,8 @@ FILE_TYPE = "general.file_type"
 
 
 def ggml_blocks(codes, scales):
-    """ggml's blocks of 64 values: four scales, and for each 16 values 8 bytes, whose low
-    halves are values 0 to 7.  codes: two neighbours a byte; scales: linear."""
+    """ggml's blocks of 64 values: four scales, and for each 16 values 8 bytes, whose
+    low halves are values 0 to 7.  codes: two neighbours a byte; scales: linear."""
     rows, groups = scales.shape
     values = np.stack([codes & 15, codes >> 4], -1).reshape(rows, groups, 16)
     halves = values[..., :8] | values[..., 8:] << 4

@@ -102,8 +102,8 @@ class Emulated(TorchTest):
             with open(os.path.join(folder, "nibblas_emu.py"), "w",
                       encoding="utf-8") as file:
                 file.write(f"def library():\n    return {FOLDER!r} '/libnibemu.so'\n")
-            done = self.command(*gemv, NIBBLAS_LIBRARY=library, PYTHONPATH=os.pathsep.join(
-                (folder, os.environ["PYTHONPATH"])))
+            path = os.pathsep.join((folder, os.environ["PYTHONPATH"]))
+            done = self.command(*gemv, NIBBLAS_LIBRARY=library, PYTHONPATH=path)
             self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_refusals(self):
