@@ -162,10 +162,39 @@ add_emu() {
 on_h100() {
 	"$@" check --device emu:h100 --op gemm --shape 64x128x256
 }
-# runs_program COMMAND...: nibemu.  Another program of this environment: nib itself.
+cat >"$work/kernel.py" <<'END'
+# A kernel that stores 7, launched through the driver as programs open it.
+import ctypes as C
+driver = C.CDLL("libcuda.so.1")
+def call(name, *args):
+    assert getattr(driver, name)(*args) == 0, name
+PTX = b""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry store(.param .u64 to)
+{
+	.reg .b64 %a;
+	ld.param.u64 %a, [to];
+	st.global.u32 [%a], 7;
+	ret;
+}"""
+context, module, kernel, memory, value = (C.c_void_p(), C.c_void_p(), C.c_void_p(),
+                                          C.c_uint64(), C.c_uint32())
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", C.byref(context), 0)
+call("cuCtxSetCurrent", context)
+call("cuModuleLoadData", C.byref(module), PTX)
+call("cuModuleGetFunction", C.byref(kernel), module, b"store")
+call("cuMemAlloc_v2", C.byref(memory), C.c_size_t(4))
+parameters = (C.c_void_p * 1)(C.cast(C.byref(memory), C.c_void_p))
+call("cuLaunchKernel", kernel, 1, 1, 1, 1, 1, 1, 0, None, parameters, None)
+call("cuCtxSynchronize")
+call("cuMemcpyDtoH_v2", C.byref(value), memory, C.c_size_t(4))
+assert value.value == 7, value.value
+END
+# runs_program COMMAND...: nibemu.
 runs_program() {
-	"$@" run "$work/venv/bin/nib" check --device cuda:0 --op gemm \
-		--shape 64x128x256 && grep -q clean "$work/log"
+	"$@" run "$work/venv/bin/python" "$work/kernel.py" && grep -q clean "$work/log"
 }
 finds_emu() {
 	[ "$("$@" -m nibblas_emu)" = "$(readlink -f "$work/venv")/lib/libnibemu.so" ]
