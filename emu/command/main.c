@@ -167,7 +167,7 @@ static int run_in(struct job *job, const char *library, bool has_links)
 	if (!has_links)
 		remove_links(folder);
 	(void)rmdir(folder);
-	job->records = NULL;
+	job->records = job->cuda = NULL;
 	return status;
 }
 
