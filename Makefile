@@ -123,7 +123,7 @@ clean: ## Remove build/
 dist: ## Make nibblas-VERSION.tar.gz of the committed tree
 	@tools/dist.sh
 
-wheels: ## Make build/wheels/nibblas-*.whl, manylinux x86-64 and Arm, of the committed tree
+wheels: ## Make build/wheels/*.whl, manylinux x86-64 and Arm, of the committed tree
 	@tools/setup.sh wheels
 	@tools/wheels.sh
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_docs.py - checks the pages (*.md): relative links and their anchors, names of
 files, of targets of make and of nibblas.h, toctrees of the site, and numbers that the
-tree determines (number_table() below); and names of files in comments of C and CUDA.
+tree determines (number_table() below); names of files in comments of C and CUDA; and
+whether the files that repeat the version and the date of the release agree.
 Prints file:line and the fault; silent when nothing is wrong.
 
 Notes, results, NEWS.md and docs/from-0.1.md name what existed in their day: only their
@@ -256,6 +257,23 @@ def unlisted(pages):
             yield f"{page}: no toctree of {index} has it"
 
 
+def wrong_releases():
+    """docs/releasing.md, steps 1 and 2."""
+    version = ".".join(re.findall(r"^#define NIB_VERSION_\w+ (\d+)",
+                                  read("include/nibblas.h"), re.M))
+    newest, date = re.search(r"^## (\S+) \((.*)\)", read("NEWS.md"), re.M).groups()
+    places = {"NEWS.md": newest,
+              "CITATION.cff": one(r"\nversion: (\S+)", "CITATION.cff"),
+              "emu/CMakeLists.txt": one(r"project\(nibemu VERSION (\S+)",
+                                        "emu/CMakeLists.txt")}
+    for name, found in places.items():
+        if found != version:
+            yield f"{name}: version {found}: include/nibblas.h says {version}"
+    released = one(r"\ndate-released: (\S+)", "CITATION.cff")
+    if date not in (released, "not released yet"):
+        yield f"CITATION.cff: date-released: {released}: NEWS.md says {date}"
+
+
 def main():
     files = listed()
     pages = [name for name in files if name.endswith(".md")]
@@ -269,6 +287,7 @@ def main():
     more = [missing_files, unknown_targets, unknown_names(words), wrong_numbers(table)]
     faults = list(unused(table, [read(page) for page in living]))
     faults += unlisted(pages)
+    faults += wrong_releases()
     for page in pages:
         text = read(page)
         for check in checks + (more if page in living else []):

@@ -6,9 +6,14 @@
 set(NIB_CUDA AUTO CACHE STRING
   "GPU kernels: ON (nvcc is needed), OFF, AUTO (if nvcc is installed)")
 set_property(CACHE NIB_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(NIB_KERNELS_BUILD "" CACHE PATH
+  "A build folder of the same sources: its GPU kernels are used, without nvcc")
+mark_as_advanced(NIB_KERNELS_BUILD)
 
 set(nib_kernels)
-if(NIB_CUDA)
+if(NIB_KERNELS_BUILD)
+  file(GLOB nib_kernels CONFIGURE_DEPENDS src/backend/cuda/kernels/*/*.cu)
+elseif(NIB_CUDA)
   # build/nvcc: where tools/setup.sh puts one if the machine has none that is new
   # enough.
   find_program(NIB_NVCC nvcc HINTS ${PROJECT_SOURCE_DIR}/build/nvcc
@@ -41,6 +46,11 @@ option(NIB_CUDA_LINEINFO
 set(kernels_dir ${PROJECT_BINARY_DIR}/kernels)
 set(NIB_PTX_DIR ${PROJECT_BINARY_DIR}/nibblas)
 file(MAKE_DIRECTORY ${kernels_dir} ${NIB_PTX_DIR})
+set(images_source ${kernels_dir}/images.c)
+if(NIB_KERNELS_BUILD)
+  set(kernels_dir ${NIB_KERNELS_BUILD}/kernels)
+  set(NIB_PTX_DIR ${NIB_KERNELS_BUILD}/nibblas)
+endif()
 set(image_data)
 set(image_lines)
 set(image_files)
@@ -51,25 +61,27 @@ foreach(source ${nib_kernels})
   string(REGEX REPLACE ".*/([^/]+)/([^/]+)[.]cu$" "\\1_\\2" name ${source})
   set(prefix ${kernels_dir}/${name})
   set(ptx ${NIB_PTX_DIR}/${name}.ptx)
-  add_custom_command(
-    OUTPUT ${prefix}.cubin ${prefix}.fatbin ${ptx} ${prefix}.words ${prefix}.log
-    COMMAND ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh ${NIB_NVCC} ${source}
-      ${prefix} ${ptx} $<IF:$<BOOL:${NIB_CUDA_LINEINFO}>,ON,OFF>
-      -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
-    DEPENDS ${source} ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh
-    DEPFILE ${prefix}.d
-    COMMENT "Compiling the kernels of ${name}.cu"
-    VERBATIM)
+  if(NOT NIB_KERNELS_BUILD)
+    add_custom_command(
+      OUTPUT ${prefix}.cubin ${prefix}.fatbin ${ptx} ${prefix}.words ${prefix}.log
+      COMMAND ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh ${NIB_NVCC} ${source}
+        ${prefix} ${ptx} $<IF:$<BOOL:${NIB_CUDA_LINEINFO}>,ON,OFF>
+        -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
+      DEPENDS ${source} ${PROJECT_SOURCE_DIR}/tools/compile_kernels.sh
+      DEPFILE ${prefix}.d
+      COMMENT "Compiling the kernels of ${name}.cu"
+      VERBATIM)
+  endif()
   list(APPEND image_files ${prefix}.fatbin ${prefix}.words)
   list(APPEND ptx_files ${ptx})
   list(APPEND kernel_logs ${prefix}.log)
   string(APPEND image_data "IMAGE(${name}, \"${prefix}\")\n")
   string(APPEND image_lines "\t{${name}_words, ${name}_fatbin},\n")
 endforeach()
-configure_file(tools/images.c.in ${kernels_dir}/images.c @ONLY)
-set_source_files_properties(${kernels_dir}/images.c PROPERTIES
+configure_file(tools/images.c.in ${images_source} @ONLY)
+set_source_files_properties(${images_source} PROPERTIES
   OBJECT_DEPENDS "${image_files}")
-add_library(nib_images OBJECT ${kernels_dir}/images.c)
+add_library(nib_images OBJECT ${images_source})
 if(NIB_HAS_NO_LTO)
   target_compile_options(nib_images PRIVATE -fno-lto)
 endif()

@@ -30,8 +30,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 # The CPU build of torch: the plain one brings gigabytes of CUDA with it.
 TORCH = "torch==2.13.0+cpu"
-STEPS = [["numpy"], [TORCH], [TORCH, "--index-url", CPU_WHEELS,
-                              "--extra-index-url", "https://pypi.org/simple"]]
+NUMPY = os.path.join(ROOT, "tools", "numpy.txt")
+STEPS = [["--only-binary", ":all:", "--require-hashes", "-r", NUMPY], [TORCH],
+         [TORCH, "--index-url", CPU_WHEELS, "--extra-index-url",
+          "https://pypi.org/simple"]]
 # requests: ModelOpt 0.47 imports it and does not say so.
 MODELS = [TORCH, "nvidia-modelopt==0.47.0", "requests",
           "compressed-tensors==0.20.0", "torchao==0.18.0",
@@ -126,8 +128,10 @@ def transformers_folder(folder, version):
 def prepare(folder, kind):
     stamp = os.path.join(folder, "made-of.json")
     more = {"models": [MODELS, LANGUAGE_MODEL], "vllm": [[VLLM], list(VLLM_LEAVES)]}
+    with open(NUMPY, encoding="utf-8") as file:
+        numpy = file.read()
     want = {"steps": STEPS + more.get(kind, []), "transformers": TRANSFORMERS,
-            "accelerate": ACCELERATE, "peft": PEFT,
+            "accelerate": ACCELERATE, "peft": PEFT, "numpy": numpy,
             "python": sys.version}
     try:
         with open(stamp, encoding="utf-8") as file:

@@ -11,7 +11,8 @@
 # build/nvcc; without a network the build has no GPU kernels and says so.
 # NIB_CUDA=OFF in the environment leaves it out.  test and kernels also want nvdisasm,
 # which comes with a CUDA toolkit, or from PyPI (6 MB) and goes to build/nvdisasm.
-# nvcc.txt, nvdisasm.txt and wheels.txt have the versions and hashes of what comes from PyPI.
+# nvcc.txt, nvdisasm.txt, wheels.txt and numpy.txt have the versions and hashes of what comes
+# from PyPI.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 

@@ -28,11 +28,37 @@ static const char help[] =
 
 /* ---- the library --------------------------------------------------------- */
 
+/* Its names in the folder for LD_LIBRARY_PATH, and the kernels of nibblas, which are
+ * next to it. */
+static const char *const links[][2] = {
+    {"libcuda.so.1", "libnibemu.so"},
+    {"libcudart.so.13", "libnibemu.so"},
+    {"nibblas", "nibblas"},
+};
+#define N_LINKS (sizeof(links) / sizeof(*links))
+
+/* If FOLDER/NAME is here: the folder's path without links. */
+static bool find_folder(const char *folder, const char *name, char *to, size_t size)
+{
+	char path[2 * PATH_MAX];
+	char *real;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (access(path, R_OK))
+		return false;
+	real = realpath(folder, NULL);
+	if (real)
+		snprintf(to, size, "%s", real);
+	free(real);
+	return real;
+}
+
 /*
  * The folder with libcuda.so.1: next to the command in a build, or in the installed
- * tree, which may have been moved.
+ * tree, which may have been moved.  A Python wheel contains no links: then it is the
+ * folder with libnibemu.so, and has_links is false.
  */
-static bool find_library(char *to, size_t size)
+static bool find_library(char *to, size_t size, bool *has_links)
 {
 	static const char *const places[] = {"cuda", NIBEMU_CUDA_FROM_COMMAND};
 	char self[PATH_MAX], path[PATH_MAX + 64];
@@ -45,23 +71,44 @@ static bool find_library(char *to, size_t size)
 		return false;
 	*slash = '\0';
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-		char *real;
-
-		snprintf(path, sizeof(path), "%s/%s/libcuda.so.1", self, places[i]);
-		if (access(path, R_OK))
-			continue;
-		path[strlen(path) - strlen("/libcuda.so.1")] = '\0';
-		real = realpath(path, NULL);
-		if (real)
-			snprintf(to, size, "%s", real);
-		free(real);
-		return real;
+		snprintf(path, sizeof(path), "%s/%s", self, places[i]);
+		*has_links = find_folder(path, links[0][0], to, size);
+		if (*has_links)
+			return true;
+		snprintf(path, sizeof(path), "%s/%s/..", self, places[i]);
+		if (find_folder(path, links[0][1], to, size))
+			return true;
 	}
 	fprintf(stderr,
 		"nibemu: libnibemu is missing: neither %s/%s nor %s/%s has "
 		"libcuda.so.1: install it with the command\n",
 		self, places[0], self, places[1]);
 	return false;
+}
+
+static bool make_links(const char *library_folder, const char *folder)
+{
+	char from[2 * PATH_MAX], to[PATH_MAX + 64];
+
+	for (size_t i = 0; i < N_LINKS; i++) {
+		snprintf(from, sizeof(from), "%s/%s", library_folder, links[i][1]);
+		snprintf(to, sizeof(to), "%s/%s", folder, links[i][0]);
+		if (symlink(from, to)) {
+			fprintf(stderr, "nibemu: %s: %s\n", to, strerror(errno));
+			return false;
+		}
+	}
+	return true;
+}
+
+static void remove_links(const char *folder)
+{
+	char path[PATH_MAX + 64];
+
+	for (size_t i = 0; i < N_LINKS; i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, links[i][0]);
+		(void)unlink(path);
+	}
 }
 
 /* ---- run ----------------------------------------------------------------- */
@@ -94,7 +141,8 @@ static int tell(const struct runs *r, const struct job *job)
 	return results_status(r);
 }
 
-static int run_in(struct job *job)
+/* library: the folder that find_library() found. */
+static int run_in(struct job *job, const char *library, bool has_links)
 {
 	const char *parent = getenv("TMPDIR");
 	char folder[PATH_MAX], error[1400];
@@ -108,13 +156,18 @@ static int run_in(struct job *job)
 		return STATUS_USAGE;
 	}
 	job->records = folder;
-	if (runs_do(&runs, job, error, sizeof(error)))
-		status = tell(&runs, job);
-	else
-		fprintf(stderr, "nibemu: %s\n", error);
-	runs_free(&runs);
+	job->cuda = has_links ? library : folder;
+	if (has_links || make_links(library, folder)) {
+		if (runs_do(&runs, job, error, sizeof(error)))
+			status = tell(&runs, job);
+		else
+			fprintf(stderr, "nibemu: %s\n", error);
+		runs_free(&runs);
+	}
+	if (!has_links)
+		remove_links(folder);
 	(void)rmdir(folder);
-	job->records = NULL;
+	job->records = job->cuda = NULL;
 	return status;
 }
 
@@ -123,7 +176,8 @@ static int run(int count, char **arguments)
 	struct options options;
 	struct program program;
 	struct job job = {.options = &options, .program = &program};
-	char cuda[PATH_MAX], error[4600];
+	char library[PATH_MAX], error[4600];
+	bool has_links;
 	const int status = options_read(&options, count, arguments);
 
 	if (status != -1)
@@ -132,11 +186,10 @@ static int run(int count, char **arguments)
 		fprintf(stderr, "nibemu: %s\n", error);
 		return STATUS_USAGE;
 	}
-	if (!find_library(cuda, sizeof(cuda)))
+	if (!find_library(library, sizeof(library), &has_links))
 		return STATUS_USAGE;
-	job.cuda = cuda;
 	job.jobs = jobs_of(&options);
-	return run_in(&job);
+	return run_in(&job, library, has_links);
 }
 
 /* ---- devices, rules ------------------------------------------------------ */

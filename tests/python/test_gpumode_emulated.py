@@ -7,6 +7,7 @@ Skipped in builds without kernels."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,22 @@ class Emulated(TorchTest):
                                 "0", "--submission", path)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(done.stdout.splitlines()[-1], "0 of 1 tests passed")
+
+    def test_the_package_nibblas_emu(self):
+        """It has the software GPU that a wheel's library has not next to it."""
+        with tempfile.TemporaryDirectory() as folder:
+            library = shutil.copy(os.environ["NIBBLAS_LIBRARY"], folder)
+            gemv = "check", "gemv", "--device", "emu:b200", "--only", "0"
+            done = self.command(*gemv, NIBBLAS_LIBRARY=library)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(f"{folder}/libnibemu.so: the software GPU is missing: pip "
+                          "install nibblas-emu", done.stderr)
+            with open(os.path.join(folder, "nibblas_emu.py"), "w",
+                      encoding="utf-8") as file:
+                file.write(f"def library():\n    return {FOLDER!r} '/libnibemu.so'\n")
+            path = os.pathsep.join((folder, os.environ["PYTHONPATH"]))
+            done = self.command(*gemv, NIBBLAS_LIBRARY=library, PYTHONPATH=path)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_refusals(self):
         for arguments, message in (

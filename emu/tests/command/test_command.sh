@@ -165,6 +165,16 @@ if [ -n "$race" ]; then
 	expect 1 'result: 3 reports' run --continue "$race" "$library"
 	expect 5 'needs another device than the B200' run --device b200 "$race" "$library"
 	expect 5 'it ended with status 2' run "$race" /nowhere/libnibemu.so
+	# In a Python wheel, which contains no links.
+	built=$nibemu
+	nibemu=$work/wheel/nibemu
+	mkdir -p "$work/wheel/cuda"
+	cp "$built" "$work/wheel"
+	expect 2 'libnibemu is missing' run "$race" libcuda.so.1
+	cp "$library" "$work/wheel"
+	expect 0 'clean: 56 rules checked' run "$race" libcuda.so.1 fixed
+	expect 1 'never-written' run "$race" libcudart.so.13
+	nibemu=$built
 	expect 5 'waited for no kernel' run "$program" opens
 	NIBEMU_SMS=133 expect 5 'NIBEMU_SMS=133: must be 1 to 132, the multiprocessors of h200' \
 		run "$program" opens

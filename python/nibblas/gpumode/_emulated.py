@@ -39,10 +39,15 @@ def _folder():
 
 def _emulator():
     path = os.path.join(_folder(), "libnibemu.so")
-    if not os.path.exists(path):
-        raise UnsupportedError(f"{path}: the software GPU is missing; a build "
-                               "of the source tree has it")
-    return path
+    if os.path.exists(path):
+        return path
+    try:
+        import nibblas_emu
+        return nibblas_emu.library()
+    except (ImportError, FileNotFoundError):
+        raise UnsupportedError(f"{path}: the software GPU is missing: pip install "
+                               "nibblas-emu; a build of the source tree has it"
+                               ) from None
 
 
 def is_here(device):
@@ -60,7 +65,7 @@ def run_again(device, arguments):
     with tempfile.TemporaryDirectory(prefix="nibblas-") as links:
         os.symlink(emulator, os.path.join(links, DRIVER))
         # The kernels' PTX, which is looked for next to the driver.
-        os.symlink(os.path.join(_folder(), "nibblas"),
+        os.symlink(os.path.join(os.path.dirname(emulator), "nibblas"),
                    os.path.join(links, "nibblas"))
         others = os.environ.get("LD_LIBRARY_PATH")
         env = dict(os.environ, NIBEMU_DEVICE=device[4:], LD_LIBRARY_PATH=(
