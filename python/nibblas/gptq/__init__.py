@@ -108,9 +108,9 @@ def _install(model, chosen, left, done, activations, rule):
 def _origin(path, windows, settings):
     """What a run is made from: its settings, the model's files and the tokens."""
     files = sorted(x for x in os.listdir(path) if x.endswith((".safetensors", ".json")))
-    sizes = [(x, os.path.getsize(os.path.join(path, x))) for x in files]
-    tokens = hashlib.sha256(windows.numpy().tobytes()).hexdigest()
-    return {"model": json.dumps(sizes), "tokens": tokens, **settings}
+    found = [(x, os.stat(os.path.join(path, x))) for x in files]
+    return {**settings, "tokens": hashlib.sha256(windows.numpy().tobytes()).hexdigest(),
+            "model": json.dumps([(x, y.st_size, y.st_mtime_ns) for x, y in found])}
 
 
 def quantize(path: str, out: str, calibration: str, *, windows: int = 128,
