@@ -203,30 +203,32 @@ class ModelTest(unittest.TestCase):
         self.assertLess(self.error_of(out), 0.8 * self.error_of(near))
         self.assertFalse(os.path.exists(os.path.join(out, _state.FOLDER)))
 
+    def stopped(self, folder, out, **named):
+        """A run that ends after its first block."""
+        with mock.patch.object(_run.Progress, "put", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                run(folder, out, **named)
+
+    def same(self, whole, parts):
+        """Checks that two folders have the same bits; returns the tensors."""
+        one, other = (load_file(os.path.join(x, "model.safetensors"))
+                      for x in (whole, parts))
+        self.assertEqual(one.keys(), other.keys())
+        for name, x in one.items():
+            bits, others = (y.reshape(-1).view(torch.uint8) for y in (x, other[name]))
+            self.assertTrue(torch.equal(bits, others), name)
+        return one
+
     def test_resume(self):
         whole, parts = self.out("whole"), self.out("parts")
         run(self.llama, whole, activations="nvfp4")
-        usual = _run.Progress.put
-
-        def stop(self, block, rows, resumed):
-            usual(self, block, rows, resumed)
-            raise KeyboardInterrupt
-
-        with mock.patch.object(_run.Progress, "put", stop):
-            with self.assertRaises(KeyboardInterrupt):
-                run(self.llama, parts, activations="nvfp4")
+        self.stopped(self.llama, parts, activations="nvfp4")
         with self.assertRaisesRegex(nibblas.FileError, "with seed = 0, not 1"):
             run(self.llama, parts, activations="nvfp4", seed=1)
         summary, text = run(self.llama, parts, activations="nvfp4")
         self.assertRegex(text, "^block 1/2: finished before\nblock 2/2: error")
         self.assertEqual(len(summary["layers"]), 14)
-        one, other = (load_file(os.path.join(x, "model.safetensors"))
-                      for x in (whole, parts))
-        self.assertEqual(one.keys(), other.keys())
-        self.assertIn("model.layers.1.mlp.up_proj.input_scale", one)
-        for name, x in one.items():
-            bits, others = (y.reshape(-1).view(torch.uint8) for y in (x, other[name]))
-            self.assertTrue(torch.equal(bits, others), name)
+        self.assertIn("model.layers.1.mlp.up_proj.input_scale", self.same(whole, parts))
         again = nt.from_pretrained(parts)
         self.assertIn("14 W4A4", str(nt.report(again)))
 
@@ -234,10 +236,16 @@ class ModelTest(unittest.TestCase):
         folder = os.path.join(self.folder, "mixtral")
         save_dense(folder, "mixtral")
         summary, _ = run(folder, self.out(), choose_scales="static", min_tokens=1)
-        counts = sorted(x["tokens"] for x in summary["layers"] if "experts" in x["layer"])
+        counts = sorted(x["tokens"] for x in summary["layers"]
+                        if "experts" in x["layer"])
         limit = counts[len(counts) // 2]
         self.assertLess(counts[0], limit)
-        summary, _ = run(folder, self.out(), choose_scales="static", min_tokens=limit)
+        named = {"choose_scales": "static", "min_tokens": limit}
+        summary, _ = run(folder, self.out(), **named)
+        parts = self.out("parts")
+        self.stopped(folder, parts, **named)
+        self.assertEqual(run(folder, parts, **named)[0], summary)
+        self.same(self.folder + "/out", parts)
         rows = [x for x in summary["layers"] if "experts" in x["layer"]]
         self.assertEqual(len(rows), 16)
         for row in rows:

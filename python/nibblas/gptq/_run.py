@@ -3,6 +3,7 @@
 in the order of its calls, on the outputs of the blocks that are quantised already."""
 
 import copy
+import itertools
 import time
 from typing import NamedTuple
 
@@ -165,25 +166,16 @@ class Job:
     def restore(self, prefix, block, tensors):
         """Gives a block the weights of a finished run."""
         for name, one in unpack_state(tensors).items():
-            parent, _, leaf = name[len(prefix) + 1:].rpartition(".")
-            module = block.get_submodule(name[len(prefix) + 1:]) if isinstance(
-                _child(block, name[len(prefix) + 1:]),
-                nn.Linear) else block.get_submodule(parent)
-            at = "weight" if isinstance(module, nn.Linear) else leaf
-            w = getattr(module, at)
+            path = name[len(prefix) + 1:].split(".")
+            *_, parent, found = itertools.accumulate(path, getattr, initial=block)
+            w = found.weight if isinstance(found, nn.Linear) else found
             d = rounding.exact_scales(one.blocks, one.scale).repeat_interleave(
                 rounding.BLOCK, -1)
             codes = torch.stack([one.codes & 15, one.codes >> 4], -1).flatten(-2)
             values = rounding.Grid("cpu").dequantize(codes.long(), d)
-            if at != "weight" and module.is_transposed:
+            if w is found and parent.is_transposed:
                 values = values.transpose(1, 2)
             w.data = values.to(w.dtype).to(w.device).contiguous()
-
-
-def _child(module, name):
-    for part in name.split("."):
-        module = getattr(module, part)
-    return module
 
 
 def pack_state(made):
