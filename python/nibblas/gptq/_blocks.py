@@ -12,6 +12,9 @@ from torch import nn
 from nibblas._library import UnsupportedError
 from nibblas.transformers import _experts
 
+# Windows that run at once.
+MOST_WINDOWS = 8
+
 
 class _Stop(Exception):
     """Ends a forward pass whose rest is not needed."""
@@ -35,11 +38,19 @@ def decoder_blocks(model):
 
 
 class Calls(NamedTuple):
-    """inputs  [windows] of tensors [1, tokens, hidden], on the host
+    """inputs  [batches] of tensors [windows, tokens, hidden], on the host
     named   [blocks] of the other arguments of each block, on the device"""
 
     inputs: "list[torch.Tensor]"
     named: "list[dict[str, Any]]"
+
+
+def _batches(windows):
+    """Windows in equal batches, because the other arguments of a block are those of the
+    first batch."""
+    count = len(windows)
+    return windows.view(-1, max(x for x in range(1, MOST_WINDOWS + 1)
+                                if count % x == 0), windows.shape[1])
 
 
 def first_inputs(model, blocks, windows, device):
@@ -57,7 +68,7 @@ def first_inputs(model, blocks, windows, device):
                 inputs.append(hidden_states.cpu())
             if named[at] is None:
                 named[at] = kwargs
-            if at == len(blocks) - 1 and len(inputs) > 1:
+            if at == len(blocks) - 1:
                 raise _Stop
             return hidden_states
         return forward
@@ -70,9 +81,9 @@ def first_inputs(model, blocks, windows, device):
         for one in others:
             one.to(device)
         with torch.no_grad():
-            for window in windows:
+            for batch in _batches(windows):
                 with contextlib.suppress(_Stop):
-                    decoder(input_ids=window[None].to(device), use_cache=False)
+                    decoder(input_ids=batch.to(device), use_cache=False)
     finally:
         for block in blocks:
             block.__dict__.pop("forward", None)
