@@ -30,11 +30,13 @@ __all__ = ["quantize"]
 SUMMARY = "gptq.json"
 _ACTIVATIONS = ("dense", "nvfp4")
 _CHOOSE = ("static", "search")
+_TARGETS = ("dense", "quantised")
 
 
-def _check(options, activations, windows, length, min_tokens):
+def _check(options, target, activations, windows, length, min_tokens):
     choose("scales", options.scales, SCALE_RULES)
-    for name, value, known in (("choose", options.choose, _CHOOSE),
+    for name, value, known in (("choose_scales", options.choose, _CHOOSE),
+                               ("target", target, _TARGETS),
                                ("activations", activations, _ACTIVATIONS)):
         if value not in known:
             raise ArgumentError(f"{name} = {value!r}: must be one of "
@@ -116,8 +118,7 @@ def _origin(path, windows, settings):
 def quantize(path: str, out: str, calibration: str, *, windows: int = 128,
              length: int = 512, seed: int = 0, damping: float = 0.01,
              block_size: int = 128, act_order: bool = False,
-             scales: str = "four-six", choose_scales: str = "search",
-             target: str = "quantised",
+             scales: str = "mse", choose_scales: str = "search", target: str = "dense",
              activations: str = "dense", min_tokens: int = 256,
              device: Any = "cpu", restart: bool = False,
              stream: Any = None) -> "dict[str, Any]":
@@ -130,6 +131,9 @@ def quantize(path: str, out: str, calibration: str, *, windows: int = 128,
                  seed
     damping, block_size, act_order, scales, choose_scales
                  see nibblas.gptq._solve.Options
+    target       "dense": layers approximate their outputs in the dense model, so that
+                 they make good what the layers before them lost.  "quantised": only
+                 what they themselves lose; half the time
     activations  "dense" (W4A16), or "nvfp4" (W4A4, with input scales)
     min_tokens   a layer or an expert that fewer tokens reach is rounded to nearest
     device       of the computation
@@ -138,7 +142,7 @@ def quantize(path: str, out: str, calibration: str, *, windows: int = 128,
 
     Raises ArgumentError, FileError, DataError, SystemIOError."""
     options = _solve.Options(damping, block_size, act_order, scales, choose_scales)
-    _check(options, activations, windows, length, min_tokens)
+    _check(options, target, activations, windows, length, min_tokens)
     texts = _data.read_texts(calibration)
     model, tokenizer = _load(path)
     tokens = _data.windows_of(texts, tokenizer, windows, length, seed)

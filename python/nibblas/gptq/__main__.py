@@ -32,11 +32,14 @@ def _parser():
         help="columns before the rest is updated (128)")
     add("--act-order", action="store_true",
         help="columns in the order of their inputs' squares")
-    add("--scales", choices=["amax", "four-six", "mse"], default="four-six")
+    add("--scales", choices=["amax", "four-six", "mse"], default="mse",
+        help="the scales that are tried for a block (mse: nine of them)")
     add("--choose", choices=["static", "search"], default="search", help="""\
 static: scales of the original weights; search: of the updated
 weights, by the output's error (the default)""")
-    add("--target", choices=["quantised", "dense"], default="quantised")
+    add("--target", choices=["dense", "quantised"], default="dense", help="""\
+dense: layers make good what the layers before them lost (the
+default); quantised: only what they lose themselves""")
     add("--activations", choices=["dense", "nvfp4"], default="dense",
         help="dense: W4A16 (the default); nvfp4: W4A4, with input scales")
     add("--min-tokens", type=int, default=256,

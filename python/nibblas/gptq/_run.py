@@ -82,7 +82,7 @@ class Job:
             wanted = w + w @ torch.linalg.solve(h, sums.cross.double().t()).t().float()
         found = _solve.solve(self.grid, name, wanted, scale, h, options)
         whole = _solve.output_error(w, sums.h) or 1.0
-        row["error"] = _solve.output_error(w - found.values, sums.h) / whole
+        row["error"] = _solve.output_error(wanted - found.values, sums.h) / whole
         row["error_rounded"] = _solve.output_error(w - nearest.values, sums.h) / whole
         return found, row
 
