@@ -28,6 +28,8 @@ struct quantize_args {
 	int zero_scale; /* -1: that of the checkpoint's format */
 	enum nib_checkpoint checkpoint;
 	enum nib_scales scales;
+	int method;
+	const char *calibration;
 	int saturate, no_share, force, dry_run;
 };
 
@@ -576,6 +578,16 @@ static int check_scales(const struct job *job)
 			 names[job->how.scales]);
 }
 
+/* GPTQ runs the model, which transformers does. */
+static int name_gptq(const struct quantize_args *args)
+{
+	return cli_error(CLI_USAGE,
+			 "--method gptq is a command of the Python package: "
+			 "python3 -m nibblas.gptq %s %s --calibration %s",
+			 args->shared.files[0], args->shared.files[1],
+			 args->calibration ? args->calibration : "TEXT.jsonl");
+}
+
 static int run_quantize(const void *args_)
 {
 	const struct quantize_args *args = args_;
@@ -595,6 +607,8 @@ static int run_quantize(const void *args_)
 	struct nib_error err;
 	int code;
 
+	if (args->method)
+		return name_gptq(args);
 	if (nib_file_open(job.in_path, &job.file, &err))
 		return cli_fail_input(NULL, &err);
 	config_read(&job.config, job.in_path);
@@ -625,6 +639,10 @@ static const struct cli_option options[] = {
      .help = "the scale of a block: its largest value becomes 6; or 6 or 4, "
 	     "whichever has the least squared error; or the best of nine by that "
 	     "error.  A GPU has amax only"},
+    {"method", OPT_CHOICE, ARG(method), "round|gptq", "round",
+     .help = "round each value to the nearest; gptq, with a calibration text, is "
+	     "python3 -m nibblas.gptq"},
+    {"calibration", OPT_FILE, ARG(calibration), "FILE", .help = "the text of gptq"},
     {"include", OPT_TEXTS, ARG(select.include), "GLOB,...",
      .help = "quantise only tensors whose names match"},
     {"exclude", OPT_TEXTS, ARG(select.exclude), "GLOB,...",

@@ -7,6 +7,7 @@ Layers, each of which may import its own modules and those above it in this tabl
     nibblas                 _abi, _library, _views, ..., and the package itself
     nibblas.torch           needs torch
     nibblas.transformers    needs transformers
+    nibblas.gptq            needs transformers
     nibblas.vllm            needs vLLM
     nibblas.gpumode         needs torch; imported by nobody
 
@@ -19,11 +20,12 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                     "python")
-LAYERS = ("nibblas", "nibblas.torch", "nibblas.transformers", "nibblas.vllm",
-          "nibblas.gpumode")
+LAYERS = ("nibblas", "nibblas.torch", "nibblas.transformers", "nibblas.gptq",
+          "nibblas.vllm", "nibblas.gpumode")
 # What a layer may not import, though it is above it.
-FORBIDDEN = {"nibblas.vllm": {"nibblas.transformers"},
-             "nibblas.gpumode": {"nibblas.transformers", "nibblas.vllm"}}
+FORBIDDEN = {"nibblas.vllm": {"nibblas.transformers", "nibblas.gptq"},
+             "nibblas.gpumode": {"nibblas.transformers", "nibblas.gptq",
+                                 "nibblas.vllm"}}
 
 
 def module_files():

@@ -410,6 +410,11 @@ class Folders(ModelTest):
         self.assertNotIn("hf_quant_config.json", os.listdir(self.path("out")))
         self.assertEqual(self.load_shards("out")[0], self.source)
 
+    def test_gptq_names_its_command(self):
+        self.refused("quantize", "in", "out", "--method", "gptq", "--calibration",
+                     "text.jsonl", code=2, says="python3 -m nibblas.gptq in out "
+                     "--calibration text.jsonl")
+
     def test_refusals(self):
         def refuse(*args, code, says):
             self.refused("quantize", *args, code=code, says=says)

@@ -49,7 +49,7 @@ def _owners(model):
     return owners
 
 
-def _choose(model, keep, support):
+def choose_linears(model, keep, support):
     """({name: linear}, {name: reason}): what is swapped, and what is left."""
     chosen, left, owners = {}, {}, _owners(model)
     unsaved = support.unsavable(model) if support else {}
@@ -72,6 +72,31 @@ def _choose(model, keep, support):
         else:
             chosen[name] = linear
     return chosen, left
+
+
+def replace(model, chosen, make):
+    """Puts make(name, linear) in the places of linear layers; returns their names.
+
+    chosen  {name: linear}, which becomes empty: the original weights of each layer are
+            freed as soon as it has been swapped"""
+    swapped, places = list(chosen), collections.defaultdict(list)
+    for name, linear in chosen.items():
+        places[id(linear)].append(name)
+    for names in places.values():
+        linear = [chosen.pop(name) for name in names][0]
+        made = make(names[0], linear)
+        for name in names:
+            parent, _, child = name.rpartition(".")
+            setattr(model.get_submodule(parent), child, made)
+    return swapped
+
+
+def finish(model, swapped, left, support):
+    """Makes a model whose layers were replaced ready to run and to be saved."""
+    left.update((name, reason) for name, reason in _stacks(model) if name not in left)
+    _leave_fast_path(model)
+    if swapped and support:
+        support.configure(model, left)
 
 
 def swap_linears(model: nn.Module,
@@ -101,26 +126,14 @@ def swap_linears(model: nn.Module,
     gets the configuration by which save_pretrained() writes a folder that
     nibblas.transformers loads."""
     support = support_of(model)
-    chosen, left = _choose(model, keep, support)
-    swapped, shared = list(chosen), shared_scales(chosen, scales)
-    places = collections.defaultdict(list)
-    for name, linear in chosen.items():
-        places[id(linear)].append(name)
-    for names in places.values():
-        # Frees the original weights of each layer as soon as it has been swapped.
-        linear = [chosen.pop(name) for name in names][0]
-        made = Linear.from_linear(linear, zero_scale, None, activations,
-                                  shared.get(names[0]), scales)
-        for name in names:
-            parent, _, child = name.rpartition(".")
-            setattr(model.get_submodule(parent), child, made)
+    chosen, left = choose_linears(model, keep, support)
+    shared = shared_scales(chosen, scales)
+    swapped = replace(model, chosen, lambda name, linear: Linear.from_linear(
+        linear, zero_scale, None, activations, shared.get(name), scales))
     if experts:
         also, others = transformers_support().swap_experts(
             model, zero_scale, activations, scales)
         swapped += also
         left.update(others)
-    left.update((name, reason) for name, reason in _stacks(model) if name not in left)
-    _leave_fast_path(model)
-    if swapped and support:
-        support.configure(model, left)
+    finish(model, swapped, left, support)
     return swapped, left

@@ -68,7 +68,7 @@ class NVFP4Config(QuantizationConfigMixin):
         self.activations, self.experts, self.scales = activations, experts, scales
 
 
-def _default_ignored(model):
+def default_ignored(model):
     """The output layer and routers of a model."""
     return set(get_keys_to_not_convert(model)) | {
         name for name, one in model.named_modules()
@@ -101,7 +101,7 @@ class QuantizerOnLoad(HfQuantizer):
                     f"device_map: {name} is on the disk; nibblas quantises models that "
                     "are in memory", "device_map")
         if chosen.ignore is None:
-            ignored = _default_ignored(model).__contains__
+            ignored = default_ignored(model).__contains__
         else:
             def ignored(name):
                 return any(_patterns.matches(name, rule) for rule in chosen.ignore)

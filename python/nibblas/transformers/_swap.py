@@ -4,6 +4,7 @@ save_pretrained() writes them as ModelOpt does: one by one where transformers me
 them, else as stacks.  A model whose layers were swapped gets ModelOpt's
 configuration."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ def _leaves(module):
     return "gate_up_proj" if hasattr(module, "gate_up_proj") else "up_proj", "down_proj"
 
 
-def _reason(model, name, module):
+def reason_left(model, name, module):
     """Why the experts of a module cannot be quantised; None: they can."""
     if getattr(module, "has_post_expert_norm", False):
         return "experts with a norm after each are not supported"
@@ -100,15 +101,14 @@ def _converters_of(conversions, name, module):
     return found
 
 
-def _swap_stack(module, leaf, rules, transposed, converter):
+def _swap_stack(module, leaf, quantise, transposed, converter):
     """Puts codes and scales in the place of a parameter; returns its Projection.
 
-    rules      zero_scale and scales
+    quantise   a function of (leaf, w [experts, rows, K])
     converter  makes the stack of single experts, or None"""
     w = getattr(module, leaf).detach()
     w = w.transpose(1, 2).contiguous() if transposed else w
-    codes, scales, scale = torch.ops.nibblas.quantize(
-        w, None, "linear", rules[0], scales=rules[1])
+    codes, scales, scale = quantise(leaf, w)
     if converter is None:
         one = _experts.Projection(leaf, leaf + formats.STACK.scales, (
             leaf + formats.STACK.global_scale,), (), False, transposed)
@@ -139,13 +139,23 @@ def swap_experts(model: nn.Module, zero_scale: str = "modelopt",
     choose("scales", scales, SCALE_RULES)
     if activations is not None:
         choose("activations", activations, ACTIVATIONS)
+    return swap_stacks(model, lambda _name, w: torch.ops.nibblas.quantize(
+        w, None, "linear", zero_scale, scales=scales), activations)
+
+
+def swap_stacks(model: Any, quantise: "Callable[[str, torch.Tensor], Any]",
+                activations: "str | None") -> tuple[list[str], dict[str, str]]:
+    """swap_experts() with another rounding.
+
+    quantise  a function of (name of a stack, w [experts, rows, K]): codes, linear
+              scales, global scale"""
     swapped, left, used = [], {}, {}
     conversions = list(_conversions(model))
     for name, module in list(model.named_modules()):
         llama4 = type(module).__name__ == "Llama4TextExperts"
         if hasattr(module, "nibblas") or not (llama4 or _experts.is_experts(module)):
             continue
-        reason = _reason(model, name, module)
+        reason = reason_left(model, name, module)
         if reason:
             left[name] = reason
             continue
@@ -158,8 +168,9 @@ def swap_experts(model: nn.Module, zero_scale: str = "modelopt",
         for leaf, converter in _converters_of(conversions, name, module).items():
             if converter:
                 used[converter.source_patterns[0]] = formats.MODELOPT, False
-            made.append(_swap_stack(module, leaf, (zero_scale, scales),
-                                    module.is_transposed, converter))
+            made.append(_swap_stack(
+                module, leaf, lambda x, w, name=name: quantise(f"{name}.{x}", w),
+                module.is_transposed, converter))
         module.nibblas = _experts.Stacks(*made, activations)
         _experts.complete(module)
         swapped.append(name)
