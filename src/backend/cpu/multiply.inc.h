@@ -37,6 +37,8 @@
  *                              gemm.inc.h; 0: they are multiplied
  *   FINISH_RECORD(record)  0   turns the bias and scale of a packed record into what
  *                              dot_first(), dot_float() and row_scale() require
+ *   IN_PAIR(item, row, rows)  0  optional: whether a row of a tile of `rows` rows is
+ *                              stored as half of a pair (store_in_pair()), with row ^ 1
  *   record               1     type of a k-block of a row of A, with the member
  *                              word[WORDS] (for 0 it is struct cpu_record)
  *   WORDS                1     steps of a k-block: 16, or 8 for pairs of bf16

@@ -20,8 +20,8 @@
  * narrower set, which read weights as fast as memory does.
  *
  * Tiles are configured when a unit needs them.  At its end the thread's own
- * configuration is loaded again, because other libraries set theirs once a thread (ggml)
- * and would fault; a thread that had none has no tile state after a run.
+ * configuration is loaded again, because other libraries (ggml) set theirs once a
+ * thread and would fault; a thread that had none has no tile state after a run.
  */
 #define TILE_ROWS      32
 #define HAS_WIDE_UNITS 1
