@@ -79,11 +79,14 @@ void peak_loop_tile_bf16(int64_t loops, const void *operand)
 			 : "cc", "memory");
 }
 
-/* PEAK_UNROLL dependent additions: one cycle each on every x86-64. */
+/*
+ * PEAK_UNROLL dependent additions of a register: one cycle each on every x86-64.
+ * Golden Cove adds small constants when it renames registers, several a cycle.
+ */
 void peak_loop_clock(int64_t loops, const void *operand)
 {
 	(void)operand;
-	__asm__ volatile("1:\n\t.rept 24\n\tadd $1,%%rax\n\t.endr\n\t"
+	__asm__ volatile("1:\n\t.rept 24\n\tadd %%rdx,%%rax\n\t.endr\n\t"
 			 "dec %0\n\tjnz 1b\n\t"
 			 : "+r"(loops)
 			 :

@@ -262,8 +262,8 @@ struct nib_device_options {
 	 * nib_backend_get_info() request tile registers for the process. Linux
 	 * does not take them back.  From then on sigaltstack() refuses stacks
 	 * below some 11 KiB (getauxval(AT_MINSIGSTKSZ)); if a thread has a smaller
-	 * one already, the request fails and "avx512vnni" is used.  Threads have no
-	 * tile state after a call.
+	 * one already, the request fails and "avx512vnni" is used.  A call keeps
+	 * the calling thread's configuration of tiles, not their contents.
 	 */
 	const char *isa;
 	/*

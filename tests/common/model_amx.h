@@ -50,6 +50,11 @@ static inline void amx_model_loadconfig(const void *from)
 				  amx_model.config.row_bytes[t] <= 64);
 }
 
+static inline void amx_model_storeconfig(void *to)
+{
+	memcpy(to, &amx_model.config, sizeof(amx_model.config));
+}
+
 static inline void amx_model_release(void)
 {
 	memset(&amx_model, 0, sizeof(amx_model));
@@ -120,12 +125,14 @@ static inline void amx_model_dpbf16ps(int c, int a, int b)
 }
 
 #undef _tile_loadconfig
+#undef _tile_storeconfig
 #undef _tile_release
 #undef _tile_zero
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
 #define _tile_loadconfig(from)	     amx_model_loadconfig(from)
+#define _tile_storeconfig(to)	     amx_model_storeconfig(to)
 #define _tile_release()		     amx_model_release()
 #define _tile_zero(t)		     amx_model_zero(t)
 #define _tile_loadd(t, from, stride) amx_model_load(t, from, stride)

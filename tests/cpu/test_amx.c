@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_amx.c - what the set `amx` does with a process: the kernel's permission for tile
- * registers, forks, and threads that are left without tile state.  Its results are
+ * registers, forks, and the tile state in which threads are left.  Its results are
  * tested with those of all sets (test_multiply.c, test_dense.c), and on a model of its
  * instructions where the processor has none.
  */
@@ -141,6 +141,28 @@ static void a_run_leaves_no_tiles(void **state)
 	nib_device_close(how.device);
 }
 
+/* As ggml does, which configures the tiles of a thread once. */
+static void a_run_keeps_the_configuration(void **state)
+{
+	/* Palette 1, two tiles of 8 rows, two of 16 rows of 32 bytes. */
+	static _Alignas(64) const uint8_t set[64] = {
+	    [0] = 1,  [16] = 64, [18] = 64, [20] = 32, [22] = 32,
+	    [48] = 8, [49] = 8,	 [50] = 16, [51] = 16};
+	_Alignas(64) uint8_t kept[64] = {0};
+	struct job_how how = {0};
+	struct job *job;
+
+	skip_without_tiles();
+	how.device = test_device("amx", 1);
+	job = sample();
+	__asm__ volatile("ldtilecfg %0" ::"m"(set));
+	job_run(job, &how, "configured thread");
+	__asm__ volatile("sttilecfg %0\n\ttilerelease" : "=m"(kept));
+	assert_memory_equal(kept, set, sizeof(set));
+	job_free(job);
+	nib_device_close(how.device);
+}
+
 struct forked {
 	struct job *job;
 	struct job_how how;
@@ -175,6 +197,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_refused_permission_closes_the_set),
 	    cmocka_unit_test(a_run_leaves_no_tiles),
+	    cmocka_unit_test(a_run_keeps_the_configuration),
 	    cmocka_unit_test(forks_have_tiles),
 	};
 

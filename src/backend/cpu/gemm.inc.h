@@ -11,6 +11,10 @@
  * multiply-add: one rounding a block, in the order of k, whatever the tile.
  * finish_row() multiplies sums by the item's sum_factor.
  *
+ *   With DOT_OFFSET, M, there is no conversion: dot products begin at the bits of M,
+ *   1.5 * 2^23, and end at those of the float M + d.  fma(M + d, scale_b, -M * scale_b)
+ *   is d * scale_b exactly (19 bits), and a second fused multiply-add rounds once.
+ *
  *   blocked (many rows): CHUNK_BLOCKS k-blocks of one tile's columns are
  *     expanded to bytes in the cache by the first tile of TILE_ROWS rows; all
  *     further tiles run over them, accumulators in registers.  Between chunks
@@ -25,9 +29,17 @@
  *
  * Parameters: multiply.inc.h.
  */
+#ifndef DOT_OFFSET
+#define DOT_OFFSET 0
+#endif
+
 #define EXPANDED_CODES (4 * TILE_VECS * V_BYTES)
-#define EXPANDED_BLOCK (EXPANDED_CODES + (SCALE_TABLE ? 8 : 1) * TILE_VECS * V_BYTES)
-#define EXPANDED_TILE  (CHUNK_BLOCKS * EXPANDED_BLOCK)
+#define EXPANDED_BLOCK                                                                 \
+	(EXPANDED_CODES + (SCALE_TABLE	     ? 8                                       \
+			   : DOT_OFFSET != 0 ? 2                                       \
+					     : 1) *                                    \
+			      TILE_VECS * V_BYTES)
+#define EXPANDED_TILE (CHUNK_BLOCKS * EXPANDED_BLOCK)
 /* fp32 bits of 1 + t/8, and the position of t in the bits of a scale. */
 #define BITS_OF_ONE    0x3f800000
 #define FRACTION_SHIFT 20
@@ -41,6 +53,9 @@ TILE_INLINE void expand_scales(const uint8_t *bytes, char *out)
 
 	if (!SCALE_TABLE) {
 		store_int(out, to_bits(s));
+		if (DOT_OFFSET != 0)
+			store_float((float *)(out + TILE_VECS * V_BYTES),
+				    mul_float(s, set_float(-DOT_OFFSET)));
 		return;
 	}
 	/* The codes of a scale of 0 are 0, so its factor may be any that stays
@@ -79,20 +94,37 @@ TILE_INLINE void expand_block(const struct source *source, int64_t k, char *expa
 	}
 }
 
-/* The factor of dot_float() for a vector of columns. */
-TILE_INLINE vfloat scale_product(const record *a, const char *expanded_scales, int v)
+/* sum + a block's product; start: -DOT_OFFSET * b_scale. */
+TILE_INLINE vfloat add_product(vfloat sum, vdot dot, const record *a, vfloat b_scale,
+			       vfloat start)
 {
-	if (SCALE_TABLE) {
-		int32_t bits;
+	const vfloat block = dot_float(dot, a);
 
-		memcpy(&bits, &a->scale, sizeof(bits));
-		expanded_scales += (bits >> FRACTION_SHIFT & 7) * (TILE_VECS * V_BYTES);
-		/* set_float() broadcasts from memory; from a register it would
-		 * occupy a port. */
-		return to_float(add_int(to_bits(set_float(a->scale)),
-					load_int(expanded_scales + v * V_BYTES)));
-	}
-	return row_scale(a, load_float((const float *)expanded_scales + v * V_COLS));
+	if (DOT_OFFSET != 0)
+		return fma_float(fma_float(block, b_scale, start), set_float(a->scale),
+				 sum);
+	return fma_float(block, row_scale(a, b_scale), sum);
+}
+
+/* The same, from expanded scales of vector v. */
+TILE_INLINE vfloat add_expanded(vfloat sum, vdot dot, const record *a,
+				const char *expanded_scales, int v)
+{
+	const float *scales = (const float *)expanded_scales + v * V_COLS;
+	int32_t bits;
+
+	if (!SCALE_TABLE)
+		return add_product(sum, dot, a, load_float(scales),
+				   DOT_OFFSET != 0
+				       ? load_float(scales + TILE_VECS * V_COLS)
+				       : set_float(0.0f));
+	memcpy(&bits, &a->scale, sizeof(bits));
+	scales += (bits >> FRACTION_SHIFT & 7) * (TILE_VECS * V_COLS);
+	/* set_float() broadcasts from memory; from a register it would occupy a
+	 * port. */
+	return fma_float(
+	    dot_float(dot, a),
+	    to_float(add_int(to_bits(set_float(a->scale)), load_int(scales))), sum);
 }
 
 /* sum[row][vector] += one k-block, for the `step` rows from a. */
@@ -113,10 +145,8 @@ TILE_INLINE void add_rows(const int step, const record *a, const char *expanded,
 		}
 	UNROLLED (i, step)
 		UNROLLED (v, TILE_VECS)
-			sum[i][v] = fma_float(
-			    dot_float(dot[i][v], &a[i]),
-			    scale_product(&a[i], expanded + EXPANDED_CODES, v),
-			    sum[i][v]);
+			sum[i][v] = add_expanded(sum[i][v], dot[i][v], &a[i],
+						 expanded + EXPANDED_CODES, v);
 }
 
 /* ---- direct ------------------------------------------------------------- */
@@ -137,7 +167,7 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 			     vfloat (*sum)[PANEL_VECS])
 {
 	vint b[2][4];
-	vfloat s[2];
+	vfloat s[2], start[2];
 	vdot dot[2][TILE_ROWS];
 
 	UNROLLED (j, count) {
@@ -150,6 +180,8 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 		b[j][2] = decode_low(z1);
 		b[j][3] = decode_high(z1);
 		s[j] = load_scales(panel + cpu_scales_at(left, k + j) + v * V_COLS);
+		start[j] =
+		    DOT_OFFSET != 0 ? mul_float(s[j], set_float(-DOT_OFFSET)) : s[j];
 	}
 	UNROLLED (g, 4)
 		UNROLLED (j, count)
@@ -162,7 +194,6 @@ TILE_INLINE void add_decoded(const int rows, const int count, const record *a,
 			}
 	UNROLLED (j, count)
 		UNROLLED (i, rows)
-			sum[i][v] =
-			    fma_float(dot_float(dot[j][i], &a[j * rows + i]),
-				      row_scale(&a[j * rows + i], s[j]), sum[i][v]);
+			sum[i][v] = add_product(sum[i][v], dot[j][i], &a[j * rows + i],
+						s[j], start[j]);
 }

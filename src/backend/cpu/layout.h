@@ -19,7 +19,7 @@
  * Activations (A): a record for each row and k-block (24 bytes of NVFP4), in
  * the order in which the main loop reads them: chunks of CHUNK_BLOCKS k-blocks,
  * in a chunk tiles of tile_rows rows (the last tile has as many as are left),
- * in a tile k-blocks, in a k-block rows.
+ * in a tile k-blocks, in a k-block rows (`neoni8mm`: pairs of them, store_in_pair()).
  */
 #ifndef NIB_CPU_LAYOUT_H
 #define NIB_CPU_LAYOUT_H

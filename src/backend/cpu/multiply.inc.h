@@ -37,6 +37,10 @@
  *                              gemm.inc.h; 0: they are multiplied
  *   FINISH_RECORD(record)  0   turns the bias and scale of a packed record into what
  *                              dot_first(), dot_float() and row_scale() require
+ *   DOT_OFFSET           0     optional: 1.5 * 2^23 if dot_float() is the sum plus
+ *                              this, see gemm.inc.h; SCALE_TABLE must be 0
+ *   IN_PAIR(item, row, rows)  0  optional: whether a row of a tile of `rows` rows is
+ *                              half of a pair, with row ^ 1 (store_in_pair())
  *   record               1     type of a k-block of a row of A, with the member
  *                              word[WORDS] (for 0 it is struct cpu_record)
  *   WORDS                1     steps of a k-block: 16, or 8 for pairs of bf16

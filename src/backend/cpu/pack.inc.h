@@ -2,7 +2,8 @@
 /*
  * pack.inc.h - from the caller's rows to the backend's order (layout.h), in
  * plain C that every instruction set compiles for itself.  The including file may
- * define PACK_RECORD, a faster pack_record(), and FINISH_RECORD (multiply.inc.h).
+ * define PACK_RECORD, a faster pack_record(), FINISH_RECORD and IN_PAIR
+ * (multiply.inc.h).
  */
 #include <string.h>
 
@@ -48,6 +49,23 @@ static inline uint8_t scale_at(struct scale_row row, int64_t block)
 #define FINISH_RECORD(record) (void)(record)
 #endif
 
+#ifndef IN_PAIR
+#define IN_PAIR(item, row, rows) false
+#endif
+
+/*
+ * Stores a record in a pair's layout: of both rows the first halves of the codes, then
+ * the second halves, then bias and scale.  out: the record of this row of its tile.
+ */
+static inline void store_in_pair(const struct cpu_record *from, int64_t row,
+				 struct cpu_record *out)
+{
+	char *to = (char *)(out - row % 2) + row % 2 * 8;
+
+	for (int i = 0; i < 3; i++)
+		memcpy(to + 16 * i, (const char *)from + 8 * i, 8);
+}
+
 #ifndef PACK_RECORD
 #define PACK_RECORD pack_record
 
@@ -79,23 +97,28 @@ static inline void pack_nvfp4_row(const struct cpu_item *item, int64_t i,
 	const uint8_t *codes = codes_of(&item->a, i);
 	const struct scale_row scales = scale_row_of(&item->a, i);
 	const int64_t chunk = cpu_chunk_blocks(item->blocks);
-	struct cpu_record *out = NULL;
+	const bool in_pair = IN_PAIR(item, i - tile, in_tile);
+	struct cpu_record *out = NULL, single;
 	uint8_t has_nan = 0;
 
 	for (int64_t k = 0; k < item->blocks; k++, codes += 8, out += in_tile) {
 		const uint8_t scale = scale_at(scales, k);
+		struct cpu_record *to;
 
 		if (k % chunk == 0)
 			out = item->records +
 			      cpu_record_at(item->m, item->blocks, tile_rows, i, k);
+		to = in_pair ? &single : out;
 		if (scale == 0 || scale == NIB_E4M3_NAN) {
 			has_nan |= scale == NIB_E4M3_NAN;
-			memset(out, 0, sizeof(*out));
-			out->scale = 1.0f;
-			FINISH_RECORD(out);
-			continue;
+			memset(to, 0, sizeof(*to));
+			to->scale = 1.0f;
+			FINISH_RECORD(to);
+		} else {
+			PACK_RECORD(codes, scale, to);
 		}
-		PACK_RECORD(codes, scale, out);
+		if (in_pair)
+			store_in_pair(to, i - tile, out);
 	}
 	item->row_flags[i] = has_nan ? CPU_ROW_NAN : 0;
 }

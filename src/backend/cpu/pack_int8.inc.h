@@ -51,6 +51,8 @@ pack_int8_blocks(const struct cpu_item *item, int64_t i, int64_t tile_rows,
 	const int64_t blocks = item->blocks, chunk = cpu_chunk_blocks(blocks);
 	const int64_t bytes = NIB_NVFP4_BLOCK * (dtype == NIB_DTYPE_FP32 ? 4 : 2);
 	const uint8_t *x = nib_offset_bytes(item->x.data, i * item->x.row_stride_bytes);
+	const bool in_pair = IN_PAIR(item, i - tile, in_tile);
+	struct cpu_record single;
 	bool has_nan = false;
 
 	for (int64_t k0 = 0; k0 < blocks; k0 += chunk) {
@@ -58,8 +60,11 @@ pack_int8_blocks(const struct cpu_item *item, int64_t i, int64_t tile_rows,
 		struct cpu_record *out =
 		    item->records + cpu_record_at(item->m, blocks, tile_rows, i, k0);
 
-		for (int64_t k = k0; k < end; k++, x += bytes, out += in_tile)
-			has_nan |= PACK_INT8_BLOCK(x, dtype, out);
+		for (int64_t k = k0; k < end; k++, x += bytes, out += in_tile) {
+			has_nan |= PACK_INT8_BLOCK(x, dtype, in_pair ? &single : out);
+			if (in_pair)
+				store_in_pair(&single, i - tile, out);
+		}
 	}
 	return has_nan;
 }

@@ -19,8 +19,9 @@
  * all others use it from the cache (unit.inc.h).  Few rows use the functions of the
  * narrower set, which read weights as fast as memory does.
  *
- * Tiles are configured when a unit needs them and released at its end, so that a thread
- * of the caller's has no tile state after a run.
+ * Tiles are configured when a unit needs them.  At its end the thread's own
+ * configuration is loaded again, because other libraries (ggml) set theirs once a
+ * thread and would fault; a thread that had none has no tile state after a run.
  */
 #define TILE_ROWS      32
 #define HAS_WIDE_UNITS 1
@@ -448,12 +449,18 @@ static void multiply(const struct cpu_item *item, bool dual, int64_t m0, int64_t
 		     void *memory)
 {
 	const int64_t left = item->m - m0;
+	struct tile_config before;
 	struct scratch scratch;
 
+	_tile_storeconfig(&before);
+	__asm__ volatile("" ::"r"(&before) : "memory");
 	cut_scratch(item, dual, memory, &scratch);
 	multiply_blocked(item, dual, m0,
 			 left < item->unit_rows ? left : item->unit_rows, n0, &scratch);
-	_tile_release();
+	if (before.palette)
+		_tile_loadconfig(&before);
+	else
+		_tile_release();
 }
 
 static void replace(struct cpu_gemm_ops *ops, const struct cpu_gemm_ops *few,

@@ -62,14 +62,16 @@ TILE_INLINE void decode_scales(const uint8_t *at, vfloat out[TILE_VECS])
 }
 
 /*
- * Loads *from even if a register has the same value.  Accumulators begin with such
- * values, and copying a register would occupy a vector pipe.
+ * Loads a vector, which needs no alignment, even if a register has the same value.
+ * Accumulators begin with such values, and copying a register would occupy a vector
+ * pipe.
  */
-TILE_INLINE vfloat load_again(const vfloat *from)
+TILE_INLINE vfloat load_again(const void *from)
 {
+	typedef vfloat unaligned __attribute__((aligned(1), may_alias));
 	vfloat x;
 
-	__asm__ volatile("ldr %q0, %1" : "=w"(x) : "m"(*from));
+	__asm__ volatile("ldr %q0, %1" : "=w"(x) : "m"(*(const unaligned *)from));
 	return x;
 }
 

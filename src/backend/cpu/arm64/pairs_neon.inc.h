@@ -8,8 +8,8 @@
  *   vector of B     column 0: the same 8 k     | column 1
  *   vector of sums  row 0: columns 0, 1        | row 1: columns 0, 1
  *
- * The first half of a record is a row's half of the first vector of A, so both vectors
- * are two zips of two records.  In B a zip joins a dword of low nibbles of a panel and
+ * Records of A are stored in pairs (store_in_pair()), whose three vectors are the two
+ * of A and the scales.  In B a zip joins a dword of low nibbles of a panel and
  * the one of high nibbles of the same column.  Sums are in this order in registers only
  * (arrange_sums()).  A last row without a partner is multiplied by sdot.
  *
@@ -73,21 +73,25 @@ TILE_INLINE void expand_block(const struct source *source, int64_t k, char *expa
 	}
 }
 
-/* Two rows of a k-block. */
+/* Two rows of a k-block, as they are stored. */
 struct row_pair {
 	int8x16_t codes[2];
-	vfloat scales; /* of the first row twice, of the second twice */
+	/* The first row's twice, the second's twice; for codes of 0 one may be 0. */
+	vfloat scales;
 };
+
+/* Single loads: a load of a pair of vectors is three micro-ops on Neoverse V2. */
+TILE_INLINE int8x16_t load_codes(const void *from)
+{
+	return vreinterpretq_s8_f32(load_again(from));
+}
 
 TILE_INLINE struct row_pair load_pair(const record *a)
 {
-	const vfloat x = vreinterpretq_f32_s8(vld1q_s8(a[0].codes));
-	const vfloat y = vreinterpretq_f32_s8(vld1q_s8(a[1].codes));
+	const char *pair = (const char *)a;
 
-	/* A record's bias holds its scale, too; with codes of 0 it may be 0. */
-	return (struct row_pair){{vreinterpretq_s8_f32(first_halves(x, y)),
-				  vreinterpretq_s8_f32(second_halves(x, y))},
-				 vcombine_f32(load_scale(&a[0]), load_scale(&a[1]))};
+	return (struct row_pair){{load_codes(pair), load_codes(pair + 16)},
+				 load_again(pair + 32)};
 }
 
 /* A vector of sums of a pair += one k-block; start: where c->start is in memory. */
@@ -103,14 +107,11 @@ TILE_INLINE vfloat add_pair(vfloat sum, const struct row_pair *a,
 	    a->scales);
 }
 
-/* Single loads: a load of a pair of vectors is three micro-ops on Neoverse V2. */
 TILE_INLINE struct columns load_columns(const struct columns *c)
 {
-	return (struct columns){
-	    {vreinterpretq_s8_f32(load_again((const vfloat *)&c->codes[0])),
-	     vreinterpretq_s8_f32(load_again((const vfloat *)&c->codes[1]))},
-	    load_again(&c->scales),
-	    c->start};
+	return (struct columns){{load_codes(&c->codes[0]), load_codes(&c->codes[1])},
+				load_again(&c->scales),
+				c->start};
 }
 
 /* A row without a partner: even and odd k of a column are summed in two lanes. */

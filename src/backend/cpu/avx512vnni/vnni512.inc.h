@@ -6,13 +6,20 @@
 #include "backend/cpu/gemm_ops.h"
 #include "backend/cpu/vector512.inc.h"
 
-#define DENSE_A		      0
-#define ROW_STEP	      2
-#define DIRECT_STEP(rows)     ((rows) <= 3 ? 2 : 1)
-#define FINISH_RECORD(record) (void)(record)
+#define DENSE_A		  0
+#define ROW_STEP	  2
+#define DIRECT_STEP(rows) ((rows) <= 3 ? 2 : 1)
 #define dot_add(dot, b, a, g)                                                          \
 	_mm512_dpbusd_epi32(dot, b, set_int(cpu_record_word(a, g)))
-#define dot_float(dot, a) _mm512_cvtepi32_ps(dot)
+#if SCALE_TABLE
+#define FINISH_RECORD(record) (void)(record)
+#define dot_float(dot, a)     _mm512_cvtepi32_ps(dot)
+#else
+#define DOT_OFFSET	      12582912 /* 1.5 * 2^23 */
+/* The bits of DOT_OFFSET; a block's sum is below 2^15 and keeps the exponent. */
+#define FINISH_RECORD(record) ((record)->bias += 0x4b400000)
+#define dot_float(dot, a)     to_float(dot)
+#endif
 
 /* 2 * e2m1 + 12 for each code, four times: vpermb's index uses six bits, so the
  * upper two may hold anything. */

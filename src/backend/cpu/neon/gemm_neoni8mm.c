@@ -19,6 +19,8 @@
 #define ROW_STEP	  4
 #define DIRECT_STEP(rows) ((rows) <= 2 ? 2 : 1)
 #define GEMM_ARITHMETIC	  "backend/cpu/arm64/pairs_neon.inc.h"
+/* Rows of tiles that add_rows() multiplies in pairs. */
+#define IN_PAIR(item, row, rows) ((item)->m > DIRECT_ROWS && ((row) | 1) < (rows))
 
 #include "backend/cpu/arm64/dot_neon.inc.h"
 
