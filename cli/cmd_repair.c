@@ -62,9 +62,10 @@ static int scan_source(struct repairer *r, const struct tensor_source *source)
 	code = scan_layer(source->layer, &r->scans[r->n_scans++]);
 	if (!code)
 		findings_of_layer(&r->findings, &r->scans[r->n_scans - 1]);
-	tensor_drop(source->layer->weight.codes, (size_t)(source->rows * source->k / 2));
-	progress_advance(
-	    tensor_layer_bytes((double)source->rows * (double)source->k), NULL);
+	tensor_drop(source->layer->weight.codes,
+		    (size_t)(source->rows * source->k / 2));
+	progress_advance(tensor_layer_bytes((double)source->rows * (double)source->k),
+			 NULL);
 	return code ? code : cli_stopped();
 }
 

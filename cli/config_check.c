@@ -23,10 +23,10 @@ static int has_text(const json_t *object, const char *key)
 
 const char *config_method_of(const struct nib_file *file)
 {
-	static const char *const methods[] = {
-	    [NIB_CHECKPOINT_MODELOPT] = "modelopt",
-	    [NIB_CHECKPOINT_COMPRESSED_TENSORS] = "compressed-tensors",
-	    [NIB_CHECKPOINT_COMFY] = NULL};
+	static const char *const methods[] = {[NIB_CHECKPOINT_MODELOPT] = "modelopt",
+					      [NIB_CHECKPOINT_COMPRESSED_TENSORS] =
+						  "compressed-tensors",
+					      [NIB_CHECKPOINT_COMFY] = NULL};
 	const int64_t n = nib_file_layer_count(file);
 
 	for (int64_t i = 1; i < n; i++)
@@ -45,6 +45,9 @@ const char *config_missing_field(const struct config *c, const struct nib_file *
 		return NULL;
 	if (!has_text(quant, "quant_method"))
 		return "quant_method";
+	/* Of a file with the other format's names nothing follows. */
+	if (strcmp(c->method, method) != 0)
+		return NULL;
 	groups = json_object_get(quant, "config_groups");
 	if (!strcmp(c->method, "modelopt") && !*c->algorithm &&
 	    !json_object_get(quant, "quantized_layers"))
@@ -132,7 +135,8 @@ int config_each_not_ignored(const struct config *c, const struct nib_file *file,
 			    void (*found)(void *arg, const char *module), void *arg)
 {
 	struct model_types types;
-	struct select_options options = {.model = &types, .ties_head = c->ties_embeddings};
+	struct select_options options = {.model = &types,
+					 .ties_head = c->ties_embeddings};
 	struct selection s = {0};
 	int is_unclear = 0, code;
 
@@ -173,17 +177,10 @@ static void find_fields(struct findings *findings, const struct config *c,
 			const struct nib_file *file)
 {
 	const char *field = config_missing_field(c, file);
-	const char *method = config_method_of(file);
 
 	if (field)
 		findings_add(findings, FIND_CONFIG_FIELD, "config.json",
 			     "quantization_config has no %s", field);
-	if (method && *c->method && strcmp(c->method, method) != 0 &&
-	    (!strcmp(c->method, "modelopt") ||
-	     !strcmp(c->method, "compressed-tensors")))
-		findings_add(findings, FIND_CONFIG, "config.json",
-			     "quant_method is %.40s, and the layers are %s's",
-			     c->method, method);
 	if (config_lacks_inputs(c, file))
 		findings_add(findings, FIND_CONFIG_INPUT, "config.json",
 			     "%.40s, and no layer has an input scale", c->algorithm);

@@ -150,15 +150,17 @@ static json_t *modelopt_file(json_t *ignore)
 static json_t *compressed_config(json_t *ignore, int has_inputs)
 {
 	static const char format[] = "nvfp4-pack-quantized";
-	json_t *group, *config = json_pack(
-	    "{s:{s:{s:[s], s:n, s:n, s:s, s:{s:i, s:s, s:b, s:s, s:i, s:b}}}, "
-	    "s:s, s:n, s:O, s:n, s:s, s:s}",
-	    "config_groups", "group_0", "targets", "Linear", "input_activations",
-	    "output_activations", "format", format, "weights", "num_bits", 4, "type",
-	    "float", "symmetric", 1, "strategy", "tensor_group", "group_size",
-	    NIB_NVFP4_BLOCK, "dynamic", 0, "format", format, "global_compression_ratio",
-	    "ignore", ignore, "kv_cache_scheme", "quant_method", "compressed-tensors",
-	    "quantization_status", "compressed");
+	json_t *group,
+	    *config = json_pack(
+		"{s:{s:{s:[s], s:n, s:n, s:s, s:{s:i, s:s, s:b, s:s, s:i, s:b}}}, "
+		"s:s, s:n, s:O, s:n, s:s, s:s}",
+		"config_groups", "group_0", "targets", "Linear", "input_activations",
+		"output_activations", "format", format, "weights", "num_bits", 4,
+		"type", "float", "symmetric", 1, "strategy", "tensor_group",
+		"group_size", NIB_NVFP4_BLOCK, "dynamic", 0, "format", format,
+		"global_compression_ratio", "ignore", ignore, "kv_cache_scheme",
+		"quant_method", "compressed-tensors", "quantization_status",
+		"compressed");
 
 	group = json_object_get(json_object_get(config, "config_groups"), "group_0");
 	if (has_inputs)
@@ -172,8 +174,9 @@ static json_t *compressed_config(json_t *ignore, int has_inputs)
 
 json_t *config_make(enum nib_checkpoint format, json_t *ignore, int has_inputs)
 {
-	return format == NIB_CHECKPOINT_MODELOPT ? modelopt_config(ignore, has_inputs)
-						 : compressed_config(ignore, has_inputs);
+	return format == NIB_CHECKPOINT_MODELOPT
+		   ? modelopt_config(ignore, has_inputs)
+		   : compressed_config(ignore, has_inputs);
 }
 
 /* Writes text with two more blanks before each line but the first. */
@@ -200,7 +203,8 @@ static const char *skip_value(const char *text)
 			continue;
 		if (!depth && (*text == ',' || *text == '}' || *text == ']'))
 			break;
-		depth += (*text == '{' || *text == '[') - (*text == '}' || *text == ']');
+		depth +=
+		    (*text == '{' || *text == '[') - (*text == '}' || *text == ']');
 	}
 	while (isspace((unsigned char)text[-1]))
 		text--;
@@ -285,7 +289,8 @@ int config_write_model(const struct config *c, const char *folder,
 int config_write(const struct config *c, const char *folder, enum nib_checkpoint format,
 		 const struct selection *s)
 {
-	json_t *ignore = config_list_modules(s, format), *quantisation = NULL, *older = NULL;
+	json_t *ignore = config_list_modules(s, format), *quantisation = NULL,
+	       *older = NULL;
 	int code = CLI_OK;
 
 	if (s->quantised && format == NIB_CHECKPOINT_MODELOPT) {

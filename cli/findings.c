@@ -56,7 +56,8 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	 "Engines compute with scales that were never loaded.  Calibrate, or let nib "
 	 "repair say W4A16, which needs none."},
     [FIND_NOT_IGNORED] =
-	{"not-ignored", 0, "linear layers of floats that config.json does not leave out",
+	{"not-ignored", 0,
+	 "linear layers of floats that config.json does not leave out",
 	 "Engines expect NVFP4 there.  nib repair adds them to the list of modules "
 	 "left out."},
     [FIND_INPUT_NOT_SHARED] =
@@ -330,7 +331,8 @@ static void compare_pair(struct findings *f, const struct scan_layer *a,
 	double plain, exchanged;
 	size_t stem;
 
-	if (tensor_sibling_set(name, &stem) < 0 || tensor_compare_siblings(name, b->layer->name) ||
+	if (tensor_sibling_set(name, &stem) < 0 ||
+	    tensor_compare_siblings(name, b->layer->name) ||
 	    a->layer->weight.k != b->layer->weight.k)
 		return;
 	if (findings_are_fused(a->layer, b->layer))

@@ -111,8 +111,8 @@ static void plan_field(struct repair_plan *plan)
 		repair_say(plan, FIND_CONFIG_FIELD, config_name, 1,
 			   "%s written, as the tensors determine it", field);
 	else if (why)
-		repair_say(plan, FIND_CONFIG_FIELD, config_name, 0,
-			   "no %s, and %s", field, why);
+		repair_say(plan, FIND_CONFIG_FIELD, config_name, 0, "no %s, and %s",
+			   field, why);
 	json_decref(made);
 }
 

@@ -109,7 +109,8 @@ static int are_different(const struct repair_plan *plan, int64_t first, int64_t 
 		/* Where one has none, no-input-scale says so. */
 		if (!numbers || !others)
 			return 0;
-		if (n != m || memcmp(numbers, others, (size_t)n * sizeof(*numbers)) != 0)
+		if (n != m ||
+		    memcmp(numbers, others, (size_t)n * sizeof(*numbers)) != 0)
 			return 1;
 	}
 	return 0;
@@ -242,9 +243,9 @@ static double largest_unit(const struct part *p)
 
 		for (int64_t b = 0; b < blocks; b++)
 			largest = scales[b] > largest ? scales[b] : largest;
-		most = fmax(most,
-			    (double)scan_scale_value(largest) *
-				(double)layer_mend_value(mend, mend->global[p->k]));
+		most =
+		    fmax(most, (double)scan_scale_value(largest) *
+				   (double)layer_mend_value(mend, mend->global[p->k]));
 	}
 	return most;
 }
@@ -253,8 +254,7 @@ static double largest_unit(const struct part *p)
  * 224 .. 448; x is stored. */
 static float scaled(const struct layer_mend *mend, float x, double unit)
 {
-	const double ratio =
-	    unit / LARGEST_SCALE / (double)layer_mend_value(mend, x);
+	const double ratio = unit / LARGEST_SCALE / (double)layer_mend_value(mend, x);
 	const int power = ratio > 0 ? (int)ceil(log2(ratio)) : 0;
 
 	return ldexpf(x, mend->is_reciprocal ? -power : power);
@@ -316,9 +316,9 @@ static int share_parts(struct part *p, float *numbers)
 			struct layer_mend *mend = mend_at(p, i);
 
 			if (numbers[p->k] > 0)
-				code = add_error(
-				    p, i, layer_mend_value(mend, numbers[p->k]),
-				    &mend->error);
+				code = add_error(p, i,
+						 layer_mend_value(mend, numbers[p->k]),
+						 &mend->error);
 		}
 	}
 	return code;
@@ -337,14 +337,15 @@ static void set_shared(const struct part *p, const float *numbers)
 		const size_t bytes = (size_t)p->n * sizeof(*numbers);
 		struct repair_row *row;
 
-		row = repair_say(plan, FIND_NOT_SHARED, layer->name, is_good,
-				 "global scale %.6g -> %.6g; %lld of %lld blocks keep "
-				 "their values%s",
-				 (double)layer_mend_value(mend, mend->global[0]),
-				 (double)layer_mend_value(mend, numbers[0]),
-				 (long long)(mend->error.n_blocks - mend->error.inexact),
-				 (long long)mend->error.n_blocks,
-				 is_good ? "" : ": above --max-error");
+		row =
+		    repair_say(plan, FIND_NOT_SHARED, layer->name, is_good,
+			       "global scale %.6g -> %.6g; %lld of %lld blocks keep "
+			       "their values%s",
+			       (double)layer_mend_value(mend, mend->global[0]),
+			       (double)layer_mend_value(mend, numbers[0]),
+			       (long long)(mend->error.n_blocks - mend->error.inexact),
+			       (long long)mend->error.n_blocks,
+			       is_good ? "" : ": above --max-error");
 		if (row) {
 			row->error = error;
 			row->worst = mend->error.worst;

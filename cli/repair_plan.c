@@ -69,8 +69,8 @@ static struct repair_row *add_row(struct repair_plan *plan, enum finding_kind ki
 		return NULL;
 	}
 	plan->rows = rows;
-	rows[n] = (struct repair_row){
-	    .kind = kind, .name = name, .error = NAN, .worst = NAN};
+	rows[n] =
+	    (struct repair_row){.kind = kind, .name = name, .error = NAN, .worst = NAN};
 	plan->n_rows++;
 	return &rows[n];
 }
@@ -277,7 +277,8 @@ static int has_zero_padding(const struct nib_layer_tensors *t, enum stored_scale
 	const uint8_t *bytes = t->scales->data;
 
 	for (int64_t r = 0; r < rows; r++)
-		for (int64_t g = r < t->rows ? t->k / NIB_NVFP4_BLOCK : 0; g < cols; g++)
+		for (int64_t g = r < t->rows ? t->k / NIB_NVFP4_BLOCK : 0; g < cols;
+		     g++)
 			if (bytes[repair_scale_at(how, cols, r, g)])
 				return 0;
 	return 1;

@@ -146,10 +146,12 @@ static int put_shared(struct copy *c, const struct layer_mend *mend, int is_code
 			const int64_t n = blocks - at < piece ? blocks - at : piece;
 			const int64_t begin = part * blocks + at;
 
-			code = share_piece(c, mend, part, begin, begin + n,
-					   is_codes ? out : NULL, is_codes ? NULL : out);
+			code =
+			    share_piece(c, mend, part, begin, begin + n,
+					is_codes ? out : NULL, is_codes ? NULL : out);
 			if (!code)
-				code = put(c, out, (size_t)n * (is_codes ? BLOCK_BYTES : 1));
+				code = put(c, out,
+					   (size_t)n * (is_codes ? BLOCK_BYTES : 1));
 			progress_advance((double)n * (is_codes ? BLOCK_BYTES : 1),
 					 mend->tensors->name);
 		}
@@ -279,11 +281,11 @@ static int copy_bytes(int from, const char *from_path, struct out_file *out)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			code = cli_error(CLI_INPUT, "%s: %s", from_path,
-					 strerror(errno));
+			code =
+			    cli_error(CLI_INPUT, "%s: %s", from_path, strerror(errno));
 		else if (fwrite(bytes, 1, (size_t)n, out->stream) != (size_t)n)
-			code = cli_error(CLI_FAILED, "%s: %s", out->path,
-					 strerror(errno));
+			code =
+			    cli_error(CLI_FAILED, "%s: %s", out->path, strerror(errno));
 		else
 			code = cli_stopped();
 		progress_advance(n > 0 ? (double)n : 0, NULL);
@@ -338,8 +340,8 @@ static int write_shard(const struct repair_plan *plan, const char *from, const c
 
 /* ---- folders ------------------------------------------------------------- */
 
-/* The only name in a folder that ends so, or the preferred one if it is there; to be
- * freed; NULL: there is none. */
+/* The preferred name if the folder has it, else the only one that ends so; to be freed.
+ * NULL: there is none. */
 static char *find_name(const char *folder, const char *end, const char *preferred)
 {
 	DIR *list = opendir(folder);
@@ -415,12 +417,13 @@ static int write_config(const struct repair_plan *plan, const char *to_folder)
 
 	if (code)
 		return code;
-	return plan->quant_file ? config_write_json(to_folder, CONFIG_MODELOPT,
-						    plan->quant_file)
-				: write_name(plan, to_folder, CONFIG_MODELOPT, -1);
+	return plan->quant_file
+		   ? config_write_json(to_folder, CONFIG_MODELOPT, plan->quant_file)
+		   : write_name(plan, to_folder, CONFIG_MODELOPT, -1);
 }
 
-static int write_folder(const struct repair_plan *plan, const char *in, const char *path)
+static int write_folder(const struct repair_plan *plan, const char *in,
+			const char *path)
 {
 	struct out_folder out = {0};
 	int code = out_folder_begin(&out, path);

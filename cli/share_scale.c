@@ -77,8 +77,7 @@ struct share_table *share_table_new(float from, float to)
 	if (!t)
 		return NULL;
 	for (int s = 0; s < SCALES; s++) {
-		const double unit =
-		    (double)scan_scale_value((uint8_t)s) * (double)from;
+		const double unit = (double)scan_scale_value((uint8_t)s) * (double)from;
 
 		for (int m = 0; m < MAGNITUDES; m++)
 			t->magnitude[s][m] = (double)scan_code_value(m) * unit;
@@ -165,12 +164,9 @@ static void rewrite_block(const struct blocks *b, int64_t i, struct share_error 
 	if (to == NOT_EXACT)
 		to = best_scale(t, from, counts, &noise);
 	nearest = t->nearest[from][to];
-	/* Squared and rooted it may be less than it was by a bit. */
 	for (int m = 1; m < MAGNITUDES && noise > 0; m++)
 		if (counts[m])
-			error->worst = fmax(
-			    error->worst,
-			    nextafter(sqrt(t->error[from][to][m]), INFINITY));
+			error->worst = fmax(error->worst, sqrt(t->error[from][to][m]));
 	error->noise += noise;
 	error->inexact += noise > 0;
 	if (b->new_scales)

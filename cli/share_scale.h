@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-/* Of values before (sums of v * v) and after (sums of (v - w) * (v - w)). */
+/* Sums over values v that become w: v * v, and (v - w) * (v - w). */
 struct share_error {
 	double signal, noise;
 	double worst;	  /* the largest |v - w| */
