@@ -45,7 +45,7 @@ const char *config_missing_field(const struct config *c, const struct nib_file *
 		return NULL;
 	if (!has_text(quant, "quant_method"))
 		return "quant_method";
-	/* Of a file with the other format's names nothing follows. */
+	/* Layers with the other format's names determine nothing. */
 	if (strcmp(c->method, method) != 0)
 		return NULL;
 	groups = json_object_get(quant, "config_groups");
