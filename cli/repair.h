@@ -41,7 +41,7 @@ struct layer_mend {
 	const struct nib_layer_tensors *tensors;
 	int is_reciprocal; /* global and input are stored as 1 / x */
 	enum stored_scales stored;
-	int fixes_scales; /* signs are cleared, NaN become numbers */
+	int clears_signs, replaces_nans; /* of block scales */
 	/* The numbers of the tensors global and input_global as they will be stored,
 	 * and whether they differ from the file's.  input: NULL if there are none. */
 	float *global, *input;

@@ -200,7 +200,7 @@ static void share_inputs(struct repair_plan *plan, int64_t first, int64_t end)
 /* Part k of a group: one matrix of each layer, or the whole of each. */
 struct part {
 	struct repair_plan *plan;
-	int64_t first, end;	/* of plan->fused */
+	int64_t first, count;	/* of plan->fused */
 	int64_t k, n;		/* which of how many */
 	uint8_t *const *scales; /* of each layer, all parts */
 };
@@ -235,7 +235,7 @@ static double largest_unit(const struct part *p)
 {
 	double most = 0;
 
-	for (int64_t i = 0; i < p->end - p->first; i++) {
+	for (int64_t i = 0; i < p->count; i++) {
 		const struct layer_mend *mend = mend_at(p, i);
 		const int64_t blocks = layer_mend_blocks(mend) / p->n;
 		const uint8_t *scales = p->scales[i] + p->k * blocks;
@@ -272,7 +272,7 @@ static int try_one(const struct part *p, float x, double unit, float *best,
 	if (!(x >= 0x1p-126f && x < INFINITY && to >= 0x1p-126f && to < INFINITY) ||
 	    unit > LARGEST_SCALE * (double)to)
 		return CLI_OK;
-	for (int64_t i = 0; i < p->end - p->first && !code; i++)
+	for (int64_t i = 0; i < p->count && !code; i++)
 		code = add_error(p, i, to, &sum);
 	if (!code && !(sum.noise >= least->noise)) {
 		*least = sum;
@@ -290,7 +290,7 @@ static int find_shared(const struct part *p, float *best)
 
 	*best = 0;
 	for (int power = 0; power < 2; power++)
-		for (int64_t i = 0; i < p->end - p->first && !code; i++) {
+		for (int64_t i = 0; i < p->count && !code; i++) {
 			const struct layer_mend *mend = mend_at(p, i);
 			const float own = mend->global[p->k];
 			const float x = power ? scaled(mend, own, unit) : own;
@@ -312,7 +312,7 @@ static int share_parts(struct part *p, float *numbers)
 
 	for (p->k = 0; p->k < p->n && !code; p->k++) {
 		code = find_shared(p, &numbers[p->k]);
-		for (int64_t i = 0; i < p->end - p->first && !code; i++) {
+		for (int64_t i = 0; i < p->count && !code; i++) {
 			struct layer_mend *mend = mend_at(p, i);
 
 			if (numbers[p->k] > 0)
@@ -324,39 +324,53 @@ static int share_parts(struct part *p, float *numbers)
 	return code;
 }
 
-/* Stores the numbers in the mends and says what they cost. */
+/* Says what sharing the numbers does to layer i. */
+static void say_shared(const struct part *p, int64_t i, const float *numbers,
+		       int is_good)
+{
+	const struct layer_mend *mend = mend_at(p, i);
+	const double error = share_error_relative(&mend->error);
+	const long long kept = mend->error.n_blocks - mend->error.inexact;
+	struct repair_row *row;
+
+	row = repair_say(p->plan, FIND_NOT_SHARED, p->plan->fused[p->first + i]->name,
+			 is_good,
+			 "global scale %.6g -> %.6g; %lld of %lld blocks keep their "
+			 "values%s",
+			 (double)layer_mend_value(mend, mend->global[0]),
+			 (double)layer_mend_value(mend, numbers[0]), kept,
+			 (long long)mend->error.n_blocks,
+			 is_good		      ? ""
+			 : error > p->plan->max_error ? ": above --max-error"
+						      : ": its group is refused");
+	if (!row)
+		return;
+	row->error = error;
+	row->worst = mend->error.worst;
+}
+
+/* Stores the numbers in the mends of a group if its errors are small enough. */
 static void set_shared(const struct part *p, const float *numbers)
 {
-	struct repair_plan *plan = p->plan;
+	int is_good = 1;
 
-	for (int64_t i = 0; i < p->end - p->first; i++) {
+	for (int64_t i = 0; i < p->count; i++)
+		is_good &=
+		    share_error_relative(&mend_at(p, i)->error) <= p->plan->max_error;
+	for (int64_t i = 0; i < p->count; i++) {
 		struct layer_mend *mend = mend_at(p, i);
-		const struct nib_layer *layer = plan->fused[p->first + i];
-		const double error = share_error_relative(&mend->error);
-		const int is_good = error <= plan->max_error;
-		const size_t bytes = (size_t)p->n * sizeof(*numbers);
-		struct repair_row *row;
+		float *copy = calloc((size_t)p->n + 1, sizeof(*copy));
 
-		row =
-		    repair_say(plan, FIND_NOT_SHARED, layer->name, is_good,
-			       "global scale %.6g -> %.6g; %lld of %lld blocks keep "
-			       "their values%s",
-			       (double)layer_mend_value(mend, mend->global[0]),
-			       (double)layer_mend_value(mend, numbers[0]),
-			       (long long)(mend->error.n_blocks - mend->error.inexact),
-			       (long long)mend->error.n_blocks,
-			       is_good ? "" : ": above --max-error");
-		if (row) {
-			row->error = error;
-			row->worst = mend->error.worst;
-		}
-		mend->unshared = mend->global;
-		mend->global = malloc(bytes);
-		if (!mend->global) {
+		say_shared(p, i, numbers, is_good);
+		if (!copy)
 			cli_out_of_memory();
-			return;
+		if (!copy || !is_good) {
+			free(copy);
+			continue;
 		}
-		memcpy(mend->global, numbers, bytes);
+		memcpy(copy, numbers, (size_t)p->n * sizeof(*copy));
+		mend->unshared = mend->global;
+		mend->global = copy;
 		mend->changes_global = 1;
 	}
 }
@@ -365,23 +379,30 @@ static int share_globals(struct repair_plan *plan, int64_t first, int64_t end)
 {
 	const int64_t count = end - first;
 	const char *why = why_not_shared(plan, first, end, 0);
-	struct part p = {.plan = plan, .first = first, .end = end};
+	struct part p = {.plan = plan, .first = first, .count = count};
 	uint8_t **scales;
 	float *numbers;
 	int code = CLI_OK, has_numbers = 1;
+	int64_t n;
 
 	if (why)
 		return refuse_group(plan, FIND_NOT_SHARED, first, end, why);
-	stored(plan, plan->fused[first], 0, &p.n);
+	stored(plan, plan->fused[first], 0, &n);
+	p.n = n;
 	scales = calloc((size_t)count, sizeof(*scales));
 	numbers = calloc((size_t)p.n + 1, sizeof(*numbers));
 	p.scales = scales;
-	if (!scales || !numbers)
-		code = cli_no_memory("shared scales");
+	if (!scales || !numbers) {
+		free(scales);
+		free(numbers);
+		return cli_no_memory("shared scales");
+	}
 	for (int64_t i = 0; i < count && !code; i++) {
 		scales[i] = repair_read_scales(mend_at(&p, i));
-		if (!scales[i])
-			code = cli_no_memory("shared scales");
+		if (!scales[i]) {
+			cli_no_memory("shared scales");
+			code = CLI_FAILED;
+		}
 	}
 	if (!code)
 		code = share_parts(&p, numbers);
@@ -392,7 +413,7 @@ static int share_globals(struct repair_plan *plan, int64_t first, int64_t end)
 	else if (!code)
 		refuse_group(plan, FIND_NOT_SHARED, first, end,
 			     "no global scale suits all layers");
-	for (int64_t i = 0; i < count && scales; i++)
+	for (int64_t i = 0; i < count; i++)
 		free(scales[i]);
 	free(scales);
 	free(numbers);

@@ -199,7 +199,7 @@ static void plan_signs(struct repair_plan *plan, const struct nib_layer *layer,
 {
 	const int64_t lost = count_lost(&layer->weight, 0);
 
-	mend->fixes_scales = 1;
+	mend->clears_signs = !lost || plan->choices.clear_signs;
 	if (!lost) {
 		repair_say(plan, FIND_SCALE_SIGN, layer->name, 1,
 			   "signs cleared: every block with one is zero");
@@ -221,7 +221,7 @@ static void plan_nans(struct repair_plan *plan, const struct nib_layer *layer,
 {
 	const int64_t lost = count_lost(&layer->weight, 1);
 
-	mend->fixes_scales = 1;
+	mend->replaces_nans = !lost || plan->choices.nan_is_largest;
 	if (!lost) {
 		repair_say(plan, FIND_SCALE_NAN, layer->name, 1,
 			   "NaN replaced by 1: every block with one is zero");
@@ -240,7 +240,7 @@ static void plan_nans(struct repair_plan *plan, const struct nib_layer *layer,
 
 /* How far tiles must explain the scales better than rows do, to prove them: in
  * standard deviations of chance, and in times. */
-#define TILES_SIGMAS 30
+#define TILES_SIGMAS 20
 #define TILES_TIMES  3
 
 static void plan_tiles(struct repair_plan *plan, const struct scan_layer *scan,

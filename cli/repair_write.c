@@ -34,17 +34,27 @@ int64_t repair_scale_at(enum stored_scales how, int64_t cols, int64_t r, int64_t
 	return r * cols + g;
 }
 
-/* A scale without its sign, and a number: see plan_nans(). */
-static uint8_t fixed_scale(uint8_t scale, const uint8_t *codes)
+/* The number for a scale that is NaN: see plan_nans(). */
+static uint8_t scale_of_nan(const uint8_t *codes)
 {
-	int is_zero = 1;
-
-	scale &= 0x7F;
-	if (scale != 0x7F)
-		return scale;
 	for (int i = 0; i < BLOCK_BYTES; i++)
-		is_zero &= !(codes[i] & 0x77);
-	return is_zero ? 0x38 : 0x7E;
+		if (codes[i] & 0x77)
+			return 0x7E;
+	return 0x38;
+}
+
+static void fix_scales(const struct layer_mend *mend, uint8_t *scales, int64_t blocks)
+{
+	const uint8_t *codes = mend->tensors->codes->data;
+
+	for (int64_t i = 0; i < blocks; i++) {
+		if ((scales[i] & 0x7F) == 0x7F) {
+			if (mend->replaces_nans)
+				scales[i] = scale_of_nan(codes + i * BLOCK_BYTES);
+		} else if (mend->clears_signs) {
+			scales[i] &= 0x7F;
+		}
+	}
 }
 
 uint8_t *repair_read_scales(const struct layer_mend *mend)
@@ -52,7 +62,7 @@ uint8_t *repair_read_scales(const struct layer_mend *mend)
 	const struct nib_layer_tensors *t = mend->tensors;
 	const int64_t blocks = layer_mend_blocks(mend), groups = t->k / NIB_NVFP4_BLOCK;
 	const int64_t cols = t->scales->shape[t->scales->rank - 1];
-	const uint8_t *bytes = t->scales->data, *codes = t->codes->data;
+	const uint8_t *bytes = t->scales->data;
 	uint8_t *scales = malloc((size_t)blocks + 1);
 
 	if (!scales)
@@ -63,8 +73,8 @@ uint8_t *repair_read_scales(const struct layer_mend *mend)
 		for (int64_t i = 0; i < blocks; i++)
 			scales[i] = bytes[repair_scale_at(mend->stored, cols,
 							  i / groups, i % groups)];
-	for (int64_t i = 0; i < blocks && mend->fixes_scales; i++)
-		scales[i] = fixed_scale(scales[i], codes + i * BLOCK_BYTES);
+	if (mend->clears_signs || mend->replaces_nans)
+		fix_scales(mend, scales, blocks);
 	return scales;
 }
 
@@ -170,7 +180,8 @@ static enum change change_of(const struct layer_mend *mend,
 	if (t == mend->tensors->codes && mend->unshared)
 		return CODES;
 	if (t == mend->tensors->scales &&
-	    (mend->unshared || mend->fixes_scales || mend->stored != STORED_LINEAR))
+	    (mend->unshared || mend->clears_signs || mend->replaces_nans ||
+	     mend->stored != STORED_LINEAR))
 		return SCALES;
 	if (t == mend->tensors->global && mend->changes_global)
 		return GLOBAL;
@@ -217,7 +228,7 @@ static enum nib_status declare(struct copy *c, const struct nib_file_tensor *t,
 	const struct layer_mend *mend = mend_of(c->plan, t);
 	const struct nib_layer_tensors *layer = mend ? mend->tensors : NULL;
 
-	if (change_of(mend, t) == SCALES && mend->stored != STORED_LINEAR) {
+	if (layer && mend->stored != STORED_LINEAR && t == layer->scales) {
 		const int64_t shape[] = {layer->rows, layer->k / NIB_NVFP4_BLOCK};
 
 		return nib_writer_declare(c->writer, t->name, t->dtype, 2, shape, err);
