@@ -117,21 +117,26 @@ struct layer_mend *repair_find(const struct repair_plan *plan,
 	return slot ? *slot : NULL;
 }
 
-/* The numbers of a tensor of F32 in memory of their own. */
-static float *copy_floats(const struct nib_file_tensor *t, int64_t *count)
+/* Copies the numbers of a tensor of F32, if it is one; 0 without memory. */
+static int copy_floats(const struct nib_file_tensor *t, float **copy, int64_t *count)
 {
-	float *copy;
-
-	*count = 0;
 	if (!t || strcmp(t->dtype, "F32"))
-		return NULL;
-	*count = (int64_t)(t->bytes / sizeof(*copy));
-	copy = malloc((size_t)t->bytes + 1);
-	if (!copy)
-		cli_out_of_memory();
-	else
-		memcpy(copy, t->data, (size_t)t->bytes);
-	return copy;
+		return 1;
+	*count = (int64_t)(t->bytes / sizeof(**copy));
+	*copy = malloc((size_t)t->bytes + 1);
+	if (*copy)
+		memcpy(*copy, t->data, (size_t)t->bytes);
+	return *copy != NULL;
+}
+
+static void free_mend(struct layer_mend *mend)
+{
+	if (!mend)
+		return;
+	free(mend->global);
+	free(mend->input);
+	free(mend->unshared);
+	free(mend);
 }
 
 struct layer_mend *repair_mend(struct repair_plan *plan,
@@ -143,15 +148,15 @@ struct layer_mend *repair_mend(struct repair_plan *plan,
 	if (!slot || *slot)
 		return slot ? *slot : NULL;
 	mend = calloc(1, sizeof(*mend));
-	if (!mend) {
+	if (!mend || !copy_floats(tensors->global, &mend->global, &mend->n_global) ||
+	    !copy_floats(tensors->input_global, &mend->input, &mend->n_input)) {
+		free_mend(mend);
 		cli_out_of_memory();
 		return NULL;
 	}
-	*slot = mend;
 	mend->tensors = tensors;
 	mend->is_reciprocal = nib_naming_suffixes(tensors->naming)->is_reciprocal;
-	mend->global = copy_floats(tensors->global, &mend->n_global);
-	mend->input = copy_floats(tensors->input_global, &mend->n_input);
+	*slot = mend;
 	return mend;
 }
 
@@ -564,12 +569,7 @@ int repair_plan_make(struct repair_plan *plan)
 void repair_plan_free(struct repair_plan *plan)
 {
 	for (int64_t i = 0; i < plan->n_layers; i++)
-		if (plan->mends[i]) {
-			free(plan->mends[i]->global);
-			free(plan->mends[i]->input);
-			free(plan->mends[i]->unshared);
-			free(plan->mends[i]);
-		}
+		free_mend(plan->mends[i]);
 	free(plan->layers);
 	free(plan->mends);
 	free(plan->fused);
