@@ -83,7 +83,7 @@ class Memory(NibTest):
                                      f"{args[0]}: allocation {n}")
 
     def test_repair(self):
-        """Of two fused layers with scales of their own, and a list without lm_head."""
+        """Two fused layers with scales of their own, and no list with lm_head."""
         name = "model.layers.0.mlp.gate_proj.weight_scale_2"
         shards = [load(self.path("want/" + shard_name(i, 2)))[0] for i in range(2)]
         shards[1][name] = tensor("F32", (), [1.3 * floats(shards[1][name])[0]])
