@@ -233,32 +233,6 @@ static int64_t put_findings(struct inspector *in)
 
 /* ---- scanning ------------------------------------------------------------ */
 
-/* Layers before tensors; each by name, where 9 comes before 10. */
-static int compare_sources(const void *a_, const void *b_)
-{
-	const struct tensor_source *a = a_, *b = b_;
-
-	if (!a->layer != !b->layer)
-		return a->layer ? -1 : 1;
-	return strverscmp(a->name, b->name);
-}
-
-static int list_sources(struct inspector *in)
-{
-	const int64_t most =
-	    nib_file_layer_count(in->file) + nib_file_tensor_count(in->file);
-	int64_t at = 0;
-
-	in->sources = calloc((size_t)most + 1, sizeof(*in->sources));
-	if (!in->sources)
-		return cli_no_memory("list of tensors");
-	while (tensor_next(in->file, &at, &in->sources[in->n_sources]))
-		in->n_sources++;
-	qsort(in->sources, (size_t)in->n_sources, sizeof(*in->sources),
-	      compare_sources);
-	return CLI_OK;
-}
-
 static int scan_layers(struct inspector *in)
 {
 	for (int64_t i = 0; i < in->n_sources && in->sources[i].layer; i++) {
@@ -314,33 +288,9 @@ static int scan_tensors(struct inspector *in)
 	return CLI_OK;
 }
 
-/* Notes a stack that the library does not read and nibblas.transformers does. */
-static int put_across(struct inspector *in, const struct nib_layer_defect *problem)
-{
-	const struct nib_layer_tensors *stack = problem->tensors;
-	char shape[TENSOR_SHAPE_TEXT];
-	struct tensor_source source;
-
-	if (!stack || tensor_from_across(in->file, stack->codes, &source))
-		return 0;
-	findings_add(&in->findings, FIND_ACROSS, problem->name,
-		     "U8 %s: %lld matrices of k = %lld, n = %lld",
-		     tensor_shape_text(stack->codes->shape, 3, shape),
-		     (long long)stack->batch, (long long)stack->k,
-		     (long long)stack->rows);
-	return 1;
-}
-
 static int find_all(struct inspector *in)
 {
-	for (int64_t i = 0; i < nib_file_layer_defect_count(in->file); i++) {
-		const struct nib_layer_defect *problem =
-		    nib_file_layer_defect_at(in->file, i);
-
-		if (!put_across(in, problem))
-			findings_add(&in->findings, FIND_HALF_LAYER, problem->name,
-				     "%s", problem->reason);
-	}
+	findings_of_defects(&in->findings, in->file);
 	findings_of_layouts(&in->findings, &in->layouts);
 	findings_of_config(&in->findings, &in->config, in->file);
 	findings_of_layers(&in->findings, in->file, in->scans, in->n_scans);
@@ -401,7 +351,7 @@ static int run_inspect(const void *args_)
 	code =
 	    in.scans ? layouts_read(&in.layouts, in.file) : cli_no_memory("statistics");
 	if (!code)
-		code = list_sources(&in);
+		code = tensor_list(in.file, &in.sources, &in.n_sources);
 	if (!code)
 		code = inspect(&in, path);
 	end = table_end(in.table);
@@ -442,10 +392,13 @@ const struct cli_command command_inspect = {
 	"  not-finite         inf or NaN in a float tensor\n"
 	"  unknown-layout     quantised tensors that nib does not understand\n"
 	"  config             config.json says something else than the tensors\n"
+	"  config-field       quantization_config lacks a key\n"
+	"  config-input       activations are quantised, and no scales are there\n"
 	"\n"
 	"A note is a hint or a loss of precision: nibble-order, weak-blocks,\n"
-	"small-scales, not-shared, input-scale, awq, packed-across, config-rule,\n"
-	"no-target, no-input-scale.  Exchanged nibbles leave every block's\n"
+	"small-scales, not-shared, input-scale, input-not-shared, awq,\n"
+	"packed-across, config-rule, no-target, not-ignored, no-input-scale.\n"
+	"nib repair mends what it can.  Exchanged nibbles leave every block's\n"
 	"values as they are, so one file cannot prove them: nib verify against\n"
 	"the original can.  Random weights have no pattern by which tiled scales\n"
 	"or exchanged nibbles could be seen.\n",

@@ -65,6 +65,16 @@ struct selection; /* quantize.h */
  */
 int config_write(const struct config *config, const char *folder,
 		 enum nib_checkpoint format, const struct selection *selection);
+/* Names of the modules that stay as they were, in an array. */
+json_t *config_list_modules(const struct selection *selection,
+			    enum nib_checkpoint format);
+/* The object quantization_config for layers of a format; NULL without memory.
+ * has_inputs: with an input scale each (W4A4).  ignore keeps its reference. */
+json_t *config_make(enum nib_checkpoint format, json_t *ignore, int has_inputs);
+/* config.json with this quantization_config in place of its own; NULL: as it is. */
+int config_write_model(const struct config *config, const char *folder,
+		       const json_t *quantisation);
+int config_write_json(const char *folder, const char *name, const json_t *root);
 /* The same for the index of the shards in folder, named as those of like. */
 int config_write_index(const char *folder, const struct nib_file *like);
 

@@ -19,7 +19,7 @@
 
 #define QUANTISATION "quantization_config"
 
-static int write_json(const char *folder, const char *name, const json_t *root)
+int config_write_json(const char *folder, const char *name, const json_t *root)
 {
 	char *path = out_folder_path(folder, name);
 	struct out_file out = {0};
@@ -91,7 +91,7 @@ static void add_module(json_t *names, const struct nib_file_tensor *t,
 }
 
 /* The names in an array; lm_head may have no tensor: it can be the embedding. */
-static json_t *list_modules(const struct selection *s, enum nib_checkpoint format)
+json_t *config_list_modules(const struct selection *s, enum nib_checkpoint format)
 {
 	json_t *names = json_object(), *list = json_array();
 	int whole[N_TOWERS], quantises_head = 0;
@@ -119,15 +119,24 @@ static json_t *list_modules(const struct selection *s, enum nib_checkpoint forma
 
 /* ---- the configuration --------------------------------------------------- */
 
-static json_t *modelopt_config(json_t *ignore)
+static json_t *modelopt_config(json_t *ignore, int has_inputs)
 {
-	return json_pack(
+	json_t *config = json_pack(
 	    "{s:{s:{s:{s:b, s:i, s:s, s:i}, s:[s]}}, s:O, s:s, s:{s:s, s:s}, "
 	    "s:s}",
 	    "config_groups", "group_0", "weights", "dynamic", 0, "num_bits", 4, "type",
 	    "float", "group_size", NIB_NVFP4_BLOCK, "targets", "Linear", "ignore",
-	    ignore, "quant_algo", "W4A16_NVFP4", "producer", "name", "nibblas",
-	    "version", nib_version(), "quant_method", "modelopt");
+	    ignore, "quant_algo", has_inputs ? "NVFP4" : "W4A16_NVFP4", "producer",
+	    "name", "nibblas", "version", nib_version(), "quant_method", "modelopt");
+	json_t *group =
+	    json_object_get(json_object_get(config, "config_groups"), "group_0");
+
+	if (has_inputs)
+		json_object_set_new(group, "input_activations",
+				    json_pack("{s:b, s:i, s:s, s:i}", "dynamic", 0,
+					      "num_bits", 4, "type", "float",
+					      "group_size", NIB_NVFP4_BLOCK));
+	return config;
 }
 
 static json_t *modelopt_file(json_t *ignore)
@@ -138,19 +147,36 @@ static json_t *modelopt_file(json_t *ignore)
 			 "group_size", NIB_NVFP4_BLOCK, "exclude_modules", ignore);
 }
 
-static json_t *compressed_config(json_t *ignore)
+static json_t *compressed_config(json_t *ignore, int has_inputs)
 {
 	static const char format[] = "nvfp4-pack-quantized";
+	json_t *group,
+	    *config = json_pack(
+		"{s:{s:{s:[s], s:n, s:n, s:s, s:{s:i, s:s, s:b, s:s, s:i, s:b}}}, "
+		"s:s, s:n, s:O, s:n, s:s, s:s}",
+		"config_groups", "group_0", "targets", "Linear", "input_activations",
+		"output_activations", "format", format, "weights", "num_bits", 4,
+		"type", "float", "symmetric", 1, "strategy", "tensor_group",
+		"group_size", NIB_NVFP4_BLOCK, "dynamic", 0, "format", format,
+		"global_compression_ratio", "ignore", ignore, "kv_cache_scheme",
+		"quant_method", "compressed-tensors", "quantization_status",
+		"compressed");
 
-	return json_pack(
-	    "{s:{s:{s:[s], s:n, s:n, s:s, s:{s:i, s:s, s:b, s:s, s:i, s:b}}}, "
-	    "s:s, s:n, s:O, s:n, s:s, s:s}",
-	    "config_groups", "group_0", "targets", "Linear", "input_activations",
-	    "output_activations", "format", format, "weights", "num_bits", 4, "type",
-	    "float", "symmetric", 1, "strategy", "tensor_group", "group_size",
-	    NIB_NVFP4_BLOCK, "dynamic", 0, "format", format, "global_compression_ratio",
-	    "ignore", ignore, "kv_cache_scheme", "quant_method", "compressed-tensors",
-	    "quantization_status", "compressed");
+	group = json_object_get(json_object_get(config, "config_groups"), "group_0");
+	if (has_inputs)
+		json_object_set_new(
+		    group, "input_activations",
+		    json_pack("{s:i, s:s, s:b, s:s, s:i, s:s}", "num_bits", 4, "type",
+			      "float", "symmetric", 1, "strategy", "tensor_group",
+			      "group_size", NIB_NVFP4_BLOCK, "dynamic", "local"));
+	return config;
+}
+
+json_t *config_make(enum nib_checkpoint format, json_t *ignore, int has_inputs)
+{
+	return format == NIB_CHECKPOINT_MODELOPT
+		   ? modelopt_config(ignore, has_inputs)
+		   : compressed_config(ignore, has_inputs);
 }
 
 /* Writes text with two more blanks before each line but the first. */
@@ -163,12 +189,67 @@ static void put_indented(FILE *file, const char *text)
 	}
 }
 
-/* Adds a last key to the text of an object, all else of which stays as it is:
- * numbers, their digits, and Infinity, which is no JSON. */
+/* After a JSON value, which is known to be right; text is at its begin. */
+static const char *skip_value(const char *text)
+{
+	int depth = 0, in_string = 0;
+
+	for (; *text; text++) {
+		if (in_string && *text == '\\' && text[1])
+			text++;
+		else if (*text == '"')
+			in_string = !in_string;
+		if (in_string)
+			continue;
+		if (!depth && (*text == ',' || *text == '}' || *text == ']'))
+			break;
+		depth +=
+		    (*text == '{' || *text == '[') - (*text == '}' || *text == ']');
+	}
+	while (isspace((unsigned char)text[-1]))
+		text--;
+	return text;
+}
+
+/* The value of a key of the object that text is; NULL: it has none.  *end: after it. */
+static const char *find_value(const char *text, const char *key, const char **end)
+{
+	const size_t n = strlen(key);
+
+	text = strchr(text, '{');
+	while (text && *text && *text != '}') {
+		const char *name = strchr(text, '"'), *colon;
+
+		if (!name)
+			return NULL;
+		/* Keys may have escapes, and colons. */
+		for (colon = name + 1; *colon && *colon != '"'; colon++)
+			colon += *colon == '\\' && colon[1];
+		colon = strchr(colon, ':');
+		if (!colon)
+			return NULL;
+		text = colon + 1 + strspn(colon + 1, " \t\r\n");
+		*end = skip_value(text);
+		if (!strncmp(name + 1, key, n) && name[1 + n] == '"')
+			return text;
+		text = *end + strspn(*end, " \t\r\n");
+	}
+	return NULL;
+}
+
+/* Replaces a key of the text of an object, or adds it as the last one.  All else of
+ * the text stays as it is: numbers, their digits, and Infinity, which is no JSON. */
 static void put_model(FILE *file, const struct config *c, const char *added)
 {
-	const char *end = strrchr(c->model_text, '}');
+	const char *end = strrchr(c->model_text, '}'), *after;
+	const char *old = find_value(c->model_text, QUANTISATION, &after);
 
+	if (old) {
+		fwrite(c->model_text, 1, (size_t)(old - c->model_text), file);
+		put_indented(file, added);
+		fputs(after, file);
+		return;
+	}
 	while (end > c->model_text && isspace((unsigned char)end[-1]))
 		end--;
 	fwrite(c->model_text, 1, (size_t)(end - c->model_text), file);
@@ -178,8 +259,7 @@ static void put_model(FILE *file, const struct config *c, const char *added)
 	fputs("\n}\n", file);
 }
 
-/* quantisation NULL: nothing is added. */
-static int write_model(const struct config *c, const char *folder,
+int config_write_model(const struct config *c, const char *folder,
 		       const json_t *quantisation)
 {
 	char *path = out_folder_path(folder, CONFIG_MODEL);
@@ -209,20 +289,21 @@ static int write_model(const struct config *c, const char *folder,
 int config_write(const struct config *c, const char *folder, enum nib_checkpoint format,
 		 const struct selection *s)
 {
-	json_t *ignore = list_modules(s, format), *quantisation = NULL, *older = NULL;
+	json_t *ignore = config_list_modules(s, format), *quantisation = NULL,
+	       *older = NULL;
 	int code = CLI_OK;
 
 	if (s->quantised && format == NIB_CHECKPOINT_MODELOPT) {
-		quantisation = modelopt_config(ignore);
+		quantisation = config_make(format, ignore, 0);
 		older = modelopt_file(ignore);
-		code = write_json(folder, CONFIG_MODELOPT, older);
+		code = config_write_json(folder, CONFIG_MODELOPT, older);
 	} else if (s->quantised) {
-		quantisation = compressed_config(ignore);
+		quantisation = config_make(format, ignore, 0);
 	}
 	if (!code && s->quantised && !quantisation)
 		code = cli_no_memory(CONFIG_MODEL);
 	if (!code && c->model)
-		code = write_model(c, folder, quantisation);
+		code = config_write_model(c, folder, quantisation);
 	json_decref(ignore);
 	json_decref(quantisation);
 	json_decref(older);
@@ -267,7 +348,7 @@ int config_write_index(const char *folder, const struct nib_file *like)
 	root = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", total,
 			 "weight_map", map);
 	if (!code)
-		code = write_json(folder, "model.safetensors.index.json", root);
+		code = config_write_json(folder, "model.safetensors.index.json", root);
 	json_decref(root);
 	json_decref(map);
 	return code;

@@ -47,6 +47,23 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	{"config", 1, "a config.json that does not fit the tensors",
 	 "Engines choose their kernels by quantization_config: write the one "
 	 "of the exporter."},
+    [FIND_CONFIG_FIELD] =
+	{"config-field", 1, "a quantization_config that lacks a key",
+	 "Engines refuse the model or load it as unquantised; nib repair writes the "
+	 "key where the tensors determine it."},
+    [FIND_CONFIG_INPUT] =
+	{"config-input", 1, "quantised activations in config.json, without scales",
+	 "Engines compute with scales that were never loaded.  Calibrate, or let nib "
+	 "repair say W4A16, which needs none."},
+    [FIND_NOT_IGNORED] =
+	{"not-ignored", 0,
+	 "linear layers of floats that config.json does not leave out",
+	 "Engines expect NVFP4 there.  nib repair adds them to the list of modules "
+	 "left out."},
+    [FIND_INPUT_NOT_SHARED] =
+	{"input-not-shared", 0, "layers that engines fuse, with different input scales",
+	 "They read the same input, and engines use the scale of one.  nib repair "
+	 "gives them the largest."},
     [FIND_NIBBLES] = {"nibble-order", 0,
 		      "layers that may have the two nibbles of each byte exchanged",
 		      "A hint only: the file cannot prove it.  nib verify against "
@@ -62,8 +79,8 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	 "precision.  Harmless if the layer shares its global scale."},
     [FIND_NOT_SHARED] =
 	{"not-shared", 0, "layers that engines fuse, with different global scales",
-	 "Engines that fuse them use the scale of one for all of them.  nib "
-	 "quantize gives such layers one scale."},
+	 "Engines that fuse them use the scale of one for all of them.  nib repair "
+	 "rewrites them to one scale; nib quantize gives them one."},
     [FIND_INPUT_SCALE] =
 	{"input-scale", 0, "input scales that look like their reciprocals",
 	 "The same rule as for the weights: ModelOpt stores amax/2688, "
@@ -269,23 +286,57 @@ static int matches_exchanged(double plain, double exchanged, int64_t k)
 	return fabs(exchanged) > fabs(plain) + SIGMAS / sqrt((double)k);
 }
 
+int findings_are_fused(const struct nib_layer *a, const struct nib_layer *b)
+{
+	size_t stem;
+	const int set = tensor_sibling_set(a->name, &stem);
+
+	return set >= 0 && set < TENSOR_FUSED_SETS &&
+	       !tensor_compare_siblings(a->name, b->name) &&
+	       a->weight.k == b->weight.k && a->weight.batch == b->weight.batch;
+}
+
+/* The first matrix of two stacks whose scales differ; -1: there is none. */
+static int64_t first_difference(const float *a, const float *b, int64_t count)
+{
+	for (int64_t i = 0; i < count && a && b; i++)
+		if (fabsf(a[i] - b[i]) > 0)
+			return i;
+	return -1;
+}
+
+static void compare_scales(struct findings *f, const struct nib_layer *a,
+			   const struct nib_layer *b)
+{
+	const int64_t n = a->weight.batch;
+	const int64_t w = first_difference(a->globals, b->globals, n);
+	const int64_t x = first_difference(a->input_globals, b->input_globals, n);
+
+	if (w >= 0)
+		findings_add(f, FIND_NOT_SHARED, b->name,
+			     "global scale %.6g, and %.6g in %s", (double)b->globals[w],
+			     (double)a->globals[w], a->name);
+	/* One that was not calibrated is no-input-scale. */
+	if (x >= 0 && a->input_globals[x] > 0 && b->input_globals[x] > 0)
+		findings_add(f, FIND_INPUT_NOT_SHARED, b->name,
+			     "input scale %.6g, and %.6g in %s",
+			     (double)b->input_globals[x], (double)a->input_globals[x],
+			     a->name);
+}
+
 static void compare_pair(struct findings *f, const struct scan_layer *a,
 			 const struct scan_layer *b)
 {
 	const char *name = a->layer->name;
 	double plain, exchanged;
 	size_t stem;
-	int set = tensor_sibling_set(name, &stem);
 
-	if (set < 0 || tensor_compare_siblings(name, b->layer->name) ||
+	if (tensor_sibling_set(name, &stem) < 0 ||
+	    tensor_compare_siblings(name, b->layer->name) ||
 	    a->layer->weight.k != b->layer->weight.k)
 		return;
-	if (fabsf(tensor_global(a->layer) - tensor_global(b->layer)) > 0 &&
-	    set < TENSOR_FUSED_SETS)
-		findings_add(f, FIND_NOT_SHARED, b->layer->name,
-			     "global scale %.6g, and %.6g in %s",
-			     (double)tensor_global(b->layer),
-			     (double)tensor_global(a->layer), name);
+	if (findings_are_fused(a->layer, b->layer))
+		compare_scales(f, a->layer, b->layer);
 	scan_correlate(a->columns, b->columns, a->layer->weight.k, &plain, &exchanged);
 	if (matches_exchanged(plain, exchanged, a->layer->weight.k))
 		findings_add(f, FIND_NIBBLES, b->layer->name,
@@ -403,4 +454,36 @@ void findings_of_layers(struct findings *findings, const struct nib_file *file,
 	for (int64_t i = 0; i < count; i++)
 		for (int64_t j = i + 1; j < count && j < i + 16; j++)
 			compare_pair(findings, &scans[i], &scans[j]);
+}
+
+/* ---- layers that cannot be read ------------------------------------------ */
+
+int findings_is_across(const struct nib_file *file,
+		       const struct nib_layer_defect *defect)
+{
+	struct tensor_source source;
+
+	return defect->tensors &&
+	       !tensor_from_across(file, defect->tensors->codes, &source);
+}
+
+void findings_of_defects(struct findings *findings, const struct nib_file *file)
+{
+	char shape[TENSOR_SHAPE_TEXT];
+
+	for (int64_t i = 0; i < nib_file_layer_defect_count(file); i++) {
+		const struct nib_layer_defect *defect =
+		    nib_file_layer_defect_at(file, i);
+		const struct nib_layer_tensors *stack = defect->tensors;
+
+		if (!findings_is_across(file, defect))
+			findings_add(findings, FIND_HALF_LAYER, defect->name, "%s",
+				     defect->reason);
+		else
+			findings_add(findings, FIND_ACROSS, defect->name,
+				     "U8 %s: %lld matrices of k = %lld, n = %lld",
+				     tensor_shape_text(stack->codes->shape, 3, shape),
+				     (long long)stack->batch, (long long)stack->k,
+				     (long long)stack->rows);
+	}
 }

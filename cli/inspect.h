@@ -2,7 +2,7 @@
 /*
  * inspect.h - the parts of nib inspect: statistics of one NVFP4 layer or float
  * tensor (scan.c), what the other tensors are (layouts.c), and the rules that
- * say what looks wrong (findings.c).
+ * say what looks wrong (findings.c, config_check.c, uncalibrated.c).
  */
 #ifndef NIB_INSPECT_H
 #define NIB_INSPECT_H
@@ -79,13 +79,17 @@ enum finding_kind {
 	FIND_NOT_FINITE,
 	FIND_UNKNOWN,
 	FIND_CONFIG,
+	FIND_CONFIG_FIELD,
+	FIND_CONFIG_INPUT,
 	FIND_NIBBLES,
 	FIND_WEAK_BLOCKS,
 	FIND_SMALL_SCALES,
 	FIND_NOT_SHARED,
+	FIND_INPUT_NOT_SHARED,
 	FIND_INPUT_SCALE,
 	FIND_AWQ,
 	FIND_ACROSS,
+	FIND_NOT_IGNORED,
 	FIND_RULE,
 	FIND_TARGETS,
 	FIND_NO_INPUT,
@@ -123,6 +127,14 @@ void findings_free(struct findings *findings);
 void findings_of_layer(struct findings *findings, const struct scan_layer *scan);
 void findings_of_float(struct findings *findings, const char *name,
 		       const struct scan_float *scan);
+/* Layers that cannot be read, and stacks that only nibblas.transformers reads. */
+void findings_of_defects(struct findings *findings, const struct nib_file *file);
+/* Whether a defect is such a stack. */
+int findings_is_across(const struct nib_file *file,
+		       const struct nib_layer_defect *defect);
+/* Whether engines fuse two layers, by their names and sizes. */
+int findings_are_fused(const struct nib_layer *a, const struct nib_layer *b);
+
 /* ---- layouts.c ----------------------------------------------------------- */
 
 /* What a tensor is that belongs to no NVFP4 layer. */
@@ -152,12 +164,30 @@ enum tensor_role layouts_role(const struct layouts *layouts,
 void layouts_count(struct layouts *layouts);
 /* Quantised tensors that belong to nothing known. */
 void findings_of_layouts(struct findings *findings, const struct layouts *layouts);
+
+/* ---- config_check.c ------------------------------------------------------ */
+
+/* The key that quantization_config lacks, or NULL. */
+const char *config_missing_field(const struct config *config,
+				 const struct nib_file *file);
+/* Whether it says that activations are quantised, and no layer has their scale. */
+int config_lacks_inputs(const struct config *config, const struct nib_file *file);
+/* "modelopt" or "compressed-tensors", as the layers are named; NULL: as both, or
+ * otherwise, or there are none. */
+const char *config_method_of(const struct nib_file *file);
+/* Calls found for the name of each linear layer of floats that is not left out.  CLI_OK
+ * or CLI_FAILED. */
+int config_each_not_ignored(const struct config *config, const struct nib_file *file,
+			    void (*found)(void *arg, const char *module), void *arg);
 /* What config.json says against what the tensors are. */
 void findings_of_config(struct findings *findings, const struct config *config,
 			const struct nib_file *file);
 
 /* ---- uncalibrated.c ------------------------------------------------------ */
 
+/* The largest input scale of the same layer of the other experts, or 0. */
+double findings_largest_of_others(const struct scan_layer *scans, int64_t count,
+				  int64_t index);
 /* Layers without an input scale in a file whose other layers have one; scans are
  * in the order of names. */
 void findings_of_inputs(struct findings *findings, const struct scan_layer *scans,

@@ -153,38 +153,3 @@ void findings_of_layouts(struct findings *findings, const struct layouts *l)
 				     tensor_shape_text(t->shape, t->rank, shape), why);
 	}
 }
-
-static void add_unclear(void *findings, const char *pattern)
-{
-	findings_add(findings, FIND_RULE, "config.json", "'%.100s'", pattern);
-}
-
-void findings_of_config(struct findings *findings, const struct config *c,
-			const struct nib_file *file)
-{
-	const int64_t layers = nib_file_layer_count(file);
-	const int says_nvfp4 = strstr(c->algorithm, "NVFP4") != NULL ||
-			       strstr(c->algorithm, "nvfp4") != NULL;
-
-	if (c->model && layers && !c->is_quantised)
-		findings_add(findings, FIND_CONFIG, "config.json",
-			     "%lld NVFP4 layer%s, and no quantization_config",
-			     (long long)layers, cli_s(layers));
-	if (says_nvfp4 && !layers && !findings->of_kind[FIND_ACROSS])
-		findings_add(findings, FIND_CONFIG, "config.json",
-			     "the algorithm is %.60s, and no tensors are NVFP4 "
-			     "layers",
-			     c->algorithm);
-	config_each_unclear(c, add_unclear, findings);
-	for (int64_t i = 0; i < layers; i++) {
-		const char *name = nib_file_layer_at(file, i)->name;
-		const char *entry = config_ignores(c, name);
-
-		if (entry)
-			findings_add(findings, FIND_CONFIG, name,
-				     "an NVFP4 layer, and left out by '%.100s'", entry);
-		else if (!config_targets(c, name))
-			findings_add(findings, FIND_TARGETS, name,
-				     "an NVFP4 layer that no entry matches");
-	}
-}

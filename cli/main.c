@@ -12,16 +12,15 @@
 
 extern const struct cli_command command_info, command_plan, command_check,
     command_bench, command_report, command_demo, command_quantize, command_inspect,
-    command_verify, command_run, command_selftest, command_tune, command_completion,
-    command_help;
+    command_verify, command_repair, command_run, command_selftest, command_tune,
+    command_completion, command_help;
 
 /* In the order of the overview: models first, then measurements. */
 const struct cli_command *const cli_commands[] = {
-    &command_quantize,	 &command_inspect,  &command_verify,
-    &command_run,	 &command_info,	    &command_plan,
-    &command_check,	 &command_bench,    &command_report,
-    &command_demo,	 &command_selftest, &command_tune,
-    &command_completion, &command_help,	    NULL,
+    &command_quantize, &command_inspect,    &command_verify, &command_repair,
+    &command_run,      &command_info,	    &command_plan,   &command_check,
+    &command_bench,    &command_report,	    &command_demo,   &command_selftest,
+    &command_tune,     &command_completion, &command_help,   NULL,
 };
 
 const struct cli_command *cli_find_command(const char *name)

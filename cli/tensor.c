@@ -236,6 +236,32 @@ int tensor_next(const struct nib_file *file, int64_t *at, struct tensor_source *
 	return 0;
 }
 
+/* Layers before tensors; each by name, where 9 comes before 10. */
+static int compare_sources(const void *a_, const void *b_)
+{
+	const struct tensor_source *a = a_, *b = b_;
+
+	if (!a->layer != !b->layer)
+		return a->layer ? -1 : 1;
+	return strverscmp(a->name, b->name);
+}
+
+int tensor_list(const struct nib_file *file, struct tensor_source **sources,
+		int64_t *count)
+{
+	const int64_t most = nib_file_layer_count(file) + nib_file_tensor_count(file);
+	int64_t at = 0;
+
+	*count = 0;
+	*sources = calloc((size_t)most + 1, sizeof(**sources));
+	if (!*sources)
+		return cli_no_memory("list of tensors");
+	while (tensor_next(file, &at, &(*sources)[*count]))
+		++*count;
+	qsort(*sources, (size_t)*count, sizeof(**sources), compare_sources);
+	return CLI_OK;
+}
+
 const char *tensor_format(const struct tensor_source *source)
 {
 	static const char *const names[] = {

@@ -115,6 +115,10 @@ void tensor_read_across(const struct tensor_source *source, int64_t first,
  * first tensor, and moves on; 0 after the last.
  */
 int tensor_next(const struct nib_file *file, int64_t *at, struct tensor_source *source);
+/* All of them, in memory that the caller frees: layers before tensors, each in the
+ * order of strverscmp().  CLI_OK or CLI_FAILED. */
+int tensor_list(const struct nib_file *file, struct tensor_source **sources,
+		int64_t *count);
 /* The format of source, for people: "NVFP4 modelopt", "BF16". */
 const char *tensor_format(const struct tensor_source *source);
 /*

@@ -41,8 +41,8 @@ static int is_twin(const char *a, const char *b, size_t stem, const char *rest)
 
 /* The largest input scale of the same layer of the other experts, or 0; those of
  * one block are next to each other. */
-static double largest_of_others(const struct scan_layer *scans, int64_t count,
-				int64_t index)
+double findings_largest_of_others(const struct scan_layer *scans, int64_t count,
+				  int64_t index)
 {
 	const char *name = scans[index].layer->name, *rest = NULL;
 	const size_t stem = stem_of(name, &rest);
@@ -97,7 +97,7 @@ static void find_one(struct findings *f, const struct scan_layer *scans, int64_t
 {
 	const struct nib_layer *layer = scans[index].layer;
 	const struct nib_file_tensor *t = layer->tensors->input_global;
-	const double most = largest_of_others(scans, count, index);
+	const double most = findings_largest_of_others(scans, count, index);
 	char what[128] = "has no input scale", others[96] = "";
 
 	/* A model may have layers of W4A16 as well as W4A4. */

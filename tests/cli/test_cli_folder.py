@@ -252,7 +252,7 @@ class Layouts(NibTest):
         self.assertEqual(set(self.inspect(tensors, {}, code=1)[0]),
                          {("config", "config.json")})
         quant = {"quantization_config": {"quant_method": "modelopt",
-                                         "quant_algo": "NVFP4"}}
+                                         "quant_algo": "W4A16_NVFP4"}}
         self.assertEqual(self.inspect(tensors, quant)[0], {})
         for entry, found in (("m.up_proj", 1), ("*up*", 1), ("m.up", 0),
                              ("lm_head", 0), ("re:.*", 1)):
@@ -265,10 +265,10 @@ class Layouts(NibTest):
                          {("config", "config.json")})
         # Older exports have only the other file.
         put_json(self.path("m"), "hf_quant_config.json", {
-            "quantization": {"quant_algo": "NVFP4", "exclude_modules": ["a"]}})
+            "quantization": {"quant_algo": "W4A16_NVFP4", "exclude_modules": ["a"]}})
         found, _, text = self.inspect(tensors, {})
         self.assertEqual(found, {})
-        self.assertIn("quantised by: modelopt, NVFP4", text)
+        self.assertIn("quantised by: modelopt, W4A16_NVFP4", text)
         with open(self.path("m/config.json"), "w", encoding="utf-8") as file:
             file.write("{")
         self.assertRegex(self.nib("inspect", "m").stderr,

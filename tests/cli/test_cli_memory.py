@@ -7,8 +7,9 @@ import os
 import shutil
 import unittest
 
-from cli_common import NIB, NibTest, is_instrumented, nib, save, tensor
-from cli_model import save_folder
+from cli_common import (NIB, NibTest, floats, is_instrumented, load, nib, save,
+                        tensor)
+from cli_model import save_folder, shard_name
 
 LIBRARY = os.environ.get("FAIL_ALLOC_LIBRARY", "")
 MOST = 4000  # no small run has as many
@@ -80,6 +81,25 @@ class Memory(NibTest):
                 if result.returncode in (0, 1):
                     self.assertEqual((result.stdout, result.returncode), (want, 0),
                                      f"{args[0]}: allocation {n}")
+
+    def test_repair(self):
+        """Two fused layers with scales of their own, and no list with lm_head."""
+        name = "model.layers.0.mlp.gate_proj.weight_scale_2"
+        shards = [load(self.path("want/" + shard_name(i, 2)))[0] for i in range(2)]
+        shards[1][name] = tensor("F32", (), [1.3 * floats(shards[1][name])[0]])
+        shards[1]["lm_head.weight"] = shards[1]["model.embed_tokens.weight"]
+        save_folder(self.path("bad"), shards, {
+            "model_type": "llama", "quantization_config": {
+                "quant_method": "modelopt", "quant_algo": "W4A16_NVFP4"}})
+        self.nib("repair", "bad", "mended")
+        want = self.files("mended")
+        self.assertNotEqual(want["config.json"], self.files("bad")["config.json"])
+        self.before |= {"bad", "mended"}
+        for n, result in self.runs("repair", "bad", "out"):
+            left = set(os.listdir(self.folder)) - self.before
+            if left or not result.returncode:
+                self.assertEqual(left, {"out"}, f"allocation {n}: {result.stderr}")
+                self.assertEqual(self.files("out"), want, f"allocation {n}")
 
     def test_run(self):
         args = ("run", "--weights", "want", "--tensor", "model.layers.0.mlp.up_proj",

@@ -35,6 +35,7 @@ COMMANDS = {
     "quantize": ["quantize", "in", "new", "--force"],
     "inspect": ["inspect", "in"],
     "verify": ["verify", "in", "in"],
+    "repair": ["repair", "in", "mended", "--force"],
     "run": ["run", "--weights", "out", "--tensor", LAYER, "--input", "x",
             "--output", "y", "--force"],
     "selftest": ["selftest", "--quick", "--quiet", "-o", "self.json", "--force"],
@@ -43,9 +44,9 @@ COMMANDS = {
     "help": ["help"],
 }
 OUTPUTS = {"report": "page.html", "demo": "page.html", "quantize": "new",
-           "run": "y", "selftest": "self.json"}
+           "repair": "mended", "run": "y", "selftest": "self.json"}
 INPUTS = {"report": "rows.json", "quantize": "in", "inspect": "in",
-          "verify": "in", "run": "x"}
+          "verify": "in", "repair": "in", "run": "x"}
 PRECIOUS = b"what was there before"
 # No GPU is asked for: nib tune fails as it should.
 STATUS = {"tune": 4}
@@ -130,7 +131,7 @@ class Matrix(NibTest):
 
     def whole(self, name, data):
         """A new output: a whole file, of no other stream's text."""
-        if name in ("quantize", "run"):
+        if name in ("quantize", "repair", "run"):
             self.assertEqual(data[8:9], b"{")
             size = struct.unpack("<Q", data[:8])[0]
             header = json.loads(data[8:8 + size])
@@ -251,7 +252,8 @@ class Matrix(NibTest):
 
     @unittest.skipIf(is_instrumented((b"tsan",)), LATE_SIGNALS)
     def test_input_cut_short_while_it_is_read(self):
-        for name, args, _ in self.each(["quantize", "inspect", "verify", "run"]):
+        for name, args, _ in self.each(["quantize", "inspect", "verify", "repair",
+                                      "run"]):
             self.big_inputs()
             with self.start(args) as process:
                 self.wait_for(process, self.maps(INPUTS[name]))
@@ -272,10 +274,11 @@ class Matrix(NibTest):
 
     @unittest.skipIf(is_instrumented((b"tsan",)), LATE_SIGNALS)
     def test_interrupted_while_reading(self):
-        for name, args, _ in self.each(["quantize", "inspect", "verify", "run"]):
+        for name, args, _ in self.each(["quantize", "inspect", "verify", "repair",
+                                      "run"]):
             self.big_inputs()
             for number in ([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-                           if name == "quantize" else [signal.SIGINT]):
+                           if name in ("quantize", "repair") else [signal.SIGINT]):
                 self.interrupt(name, args, self.maps(INPUTS[name]), number)
 
     @unittest.skipIf(is_instrumented((b"tsan",)), LATE_SIGNALS)
