@@ -8,6 +8,7 @@ import torch
 
 from nibblas import _abi as abi
 from nibblas import _views as views
+from nibblas._library import ArgumentError
 from nibblas._plans import Cache, Kept
 from nibblas.torch._tensors import USUAL, array, dtype_name, maker
 
@@ -67,12 +68,14 @@ def _check_global(global_scale):
 
 
 def _quantize_call(backend, device, x, global_scale, layout, zero_scale, saturate,
-                   scales):
+                   scales, weights):
     source = array("x", x)
     dense, sizes = views.dense(source)
     if sizes.cols % abi.NIB_NVFP4_BLOCK:
         source.fail(f"K = {sizes.cols}: must be a multiple of 16")
     _check_global(global_scale)
+    if weights is not None:
+        views.vector(array("weights", weights), sizes.cols)
     outer, groups = x.shape[:-2], sizes.cols // abi.NIB_NVFP4_BLOCK
     q = abi.nib_fp4(
         rows=sizes.rows, k=sizes.cols, batch=sizes.batch,
@@ -90,10 +93,10 @@ def _quantize_call(backend, device, x, global_scale, layout, zero_scale, saturat
 
 
 def quantize(backend, x, global_scale=None, layout="tiled", zero_scale="modelopt",
-             saturate=False, scales="amax"):
+             saturate=False, scales="amax", weights=None):
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
     codes, blocks, scale = _quantize(backend, x, global_scale, layout, zero_scale,
-                                     saturate, scales)
+                                     saturate, scales, weights)
     # An operator must not return one of its arguments.
     return codes, blocks, scale if global_scale is None else scale.clone()
 
@@ -107,13 +110,18 @@ def quantize_rows(backend, x, global_scale):
     return _quantize(backend, x, global_scale, "linear", "modelopt", backend.saturates)
 
 
-def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax"):
+def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax",
+              weights=None):
     device = backend.device_of(x, "x")
+    if weights is not None and weights.device != x.device:
+        raise ArgumentError(f"weights: is on {weights.device}; must be on x's "
+                            f"{x.device}", "weights")
     key = ("quantize", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,
            layout, zero_scale, saturate, rule, None if global_scale is None else (
-               global_scale.shape, global_scale.dtype))
+               global_scale.shape, global_scale.dtype), None if weights is None else (
+               weights.shape, weights.stride(), weights.dtype))
     known = calls.get(key) or calls.add(key, _quantize_call(
-        backend, device, x, global_scale, layout, zero_scale, saturate, rule))
+        backend, device, x, global_scale, layout, zero_scale, saturate, rule, weights))
     if not saturate:
         backend.check_not_capturing("saturate = False: waits to report inf and "
                                  "NaN, which it cannot")
@@ -123,7 +131,7 @@ def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax
         # Nearly always a scalar, which needs no reshape().
         scale = global_scale.reshape(()) if global_scale.shape else global_scale
     elif x.is_cuda and saturate:
-        scale = global_of(amax_on_device(x))
+        scale = global_of(amax_on_device(x), rule)
     else:
         # The library returns a computed scale in host memory, also from a GPU.
         scale, is_found = _new_scale(), True
@@ -136,6 +144,7 @@ def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax
     dense.data = x.data_ptr()
     q.codes, q.scales = codes.data_ptr(), scales.data_ptr()
     options.stream = backend.stream(device)
+    options.column_weights = None if weights is None else weights.data_ptr()
     pointer = scale.data_ptr()
     options.global_pointer, used.value = (
         (None, pointer) if is_found else (pointer, None))
