@@ -83,11 +83,14 @@ class Scales(unittest.TestCase):
         best = sums.index(min(sums))
         self.assertEqual(got, tried[best], (rule, block, float(unit)))
         # What is chosen is the best, or as good as it, without rounding too.
-        by = [1] * 16 if weights is None else [Fraction(float(w)) for w in weights]
-        exact = [sum(x * x * w for x, w in zip(errors_of(block, one), by))
-                 for one in d]
-        self.assertLessEqual(exact[best], min(exact) * (1 + Fraction(1, 2 ** 17)) +
-                             Fraction(float(amax)) ** 2 * max(by) / 2 ** 120)
+        if amax > 2.0 ** -100:
+            by = [1] * 16 if weights is None else [
+                Fraction(float(w)) for w in weights]
+            exact = [sum(x * x * w for x, w in zip(errors_of(block, one), by))
+                     for one in d]
+            self.assertLessEqual(
+                exact[best], min(exact) * (1 + Fraction(1, 2 ** 17)) +
+                Fraction(float(amax)) ** 2 * max(by) / 2 ** 120)
         row = map(int, q.codes[0, 8 * at:8 * at + 8])
         codes = [byte >> shift & 15 for byte in row for shift in (0, 4)]
         signs = [int(np.signbit(x)) for x in block]
@@ -158,7 +161,7 @@ class Scales(unittest.TestCase):
     def test_weights(self):
         rng = np.random.default_rng(10)
         for spread in (0, 2, 40, 99):
-            x = (rng.standard_normal(16 * 37) * 0.03).astype(np.float32)
+            x = (rng.standard_normal(16 * 11) * 0.03).astype(np.float32)
             weights = (2.0 ** rng.uniform(-spread, spread, len(x))).astype(np.float32)
             weights[rng.integers(0, len(x), 30)] = 0
             self.check(x, None, RULES[1:], weights)
