@@ -211,8 +211,8 @@ static void check_edges(void)
 	    0x1p100f,  0x1p120f,   0x1.5p+90f, 0x1.555556p-3f};
 
 	for (size_t i = 0; i < sizeof(globals) / sizeof(*globals); i++)
-		for (int n = 0; n < 6; n++) {
-			const int saturate = n % 2;
+		for (int rule = 0; rule < 3; rule++) {
+			const bool saturate = (i + (size_t)rule) % 2;
 			const struct quantize_case c = {
 			    .s = {32, 256, 1, 0,
 				  i % 2 ? NIB_SCALE_LAYOUT_TILED_128X4
@@ -221,7 +221,7 @@ static void check_edges(void)
 			    .global = globals[i],
 			    .saturate = saturate,
 			    .edges = true,
-			    .scales = (enum nib_scales)(n / 2),
+			    .scales = (enum nib_scales)rule,
 			};
 
 			check_quantize(&c);

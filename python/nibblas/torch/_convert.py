@@ -30,7 +30,9 @@ def global_of(amax, scales="amax"):
     """Returns the global scale for amax, as the library computes it, without waiting
     for the device.  scales: as in nibblas.quantize()."""
     largest = LARGEST if scales == "amax" else LARGEST_SEARCHED
-    return torch.where(amax == 0, 1.0, (amax / largest).clamp_min(2.0 ** -149))
+    # On CUDA torch multiplies by the reciprocal of a number, which rounds otherwise.
+    quotient = amax / torch.full_like(amax, largest)
+    return torch.where(amax == 0, 1.0, quotient.clamp_min(2.0 ** -149))
 
 
 class _Work:

@@ -349,7 +349,8 @@ def _from_blocked_fake(blocked, rows, groups):
 _define("quantize",
         '(Tensor x, Tensor? global_scale=None, str layout="tiled", '
         'str zero_scale="modelopt", bool saturate=False, str scales="amax", '
-        "Tensor? weights=None) -> (Tensor, Tensor, Tensor)", _convert.quantize, _quantize_fake)
+        "Tensor? weights=None) -> (Tensor, Tensor, Tensor)", _convert.quantize,
+        _quantize_fake)
 _define("_quantize_joined", "(Tensor x, Tensor global_scale) -> Tensor",
         _convert.quantize_joined, _quantize_joined_fake)
 _define("dequantize",

@@ -30,8 +30,8 @@ struct cpu_quantizer {
 		_Alignas(64) int32_t wide[128][8]; /* NIB_DTYPE_FP32 */
 		int16_t narrow[128][8];		   /* NIB_DTYPE_FP16, NIB_DTYPE_BF16 */
 	} limit;
-	/* The fp32 magnitude of each code under scale byte s.  Filled in unless scales is
-	 * NIB_SCALES_AMAX, and then limit is wide for every type. */
+	/* The fp32 magnitude of each code under scale byte s.  Filled in unless scales
+	 * is NIB_SCALES_AMAX, and then limit is wide for every type. */
 	_Alignas(32) float value[128][8];
 	float global;
 	float largest_code; /* fp32 6 * global */

@@ -169,8 +169,8 @@ static inline bool block_scales_avx512bw(const struct cpu_quantizer *z,
 /* ---- codes -------------------------------------------------------------- */
 
 /*
- * Codes 0 - 7 of the magnitudes of one fp32 block, in 32-bit lanes.  The limit to try is
- * the 3rd, then 1 + (0 or 4), then 0, 2, 4 or 6.
+ * Codes 0 - 7 of the magnitudes of one fp32 block, in 32-bit lanes.  The limit to try
+ * is the 3rd, then 1 + (0 or 4), then 0, 2, 4 or 6.
  */
 static inline __m512i size_codes(const int32_t limit[8], __m512i size)
 {

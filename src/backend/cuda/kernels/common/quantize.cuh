@@ -8,7 +8,7 @@
  * (convert_scales: one scale), and then the block a grid further on.
  *
  *   quantize         x --ldg--> bits[16] --boundaries--> codes, scale --stg--> q
- *   quantize_search  the same, after the errors of 2 or 9 scales (search.cuh)
+ *   quantize_search  the same, after the errors of 2 or 9 scales (quantize_search.cuh)
  *   dequantize       codes, scale --ldg--> value table --> y[16] --stg--> y
  *   amax             x --ldg--> largest --warp, block--> atomicMax(found)
  *   convert_scales   scale --ldg--> stg
