@@ -20,7 +20,7 @@
  *
  * Barriers: one __syncthreads() of amax, between the maxima of its warps and
  * that of the block; the others have none.  Shared memory: 32 bytes of amax,
- * for these maxima.  Registers: 28 to 59 (docs/kernels.md).  Roofline: the rate
+ * for these maxima.  Registers: docs/kernels.md.  Roofline: the rate
  * of memory, each input read once and each output written once.
  *
  * A code is the number of boundaries b * d that |x| has passed, where d = scale *
