@@ -567,17 +567,6 @@ static int check_folder(const struct job *job)
 	return code || job->args->dry_run ? code : out_folder_check(job->out_path);
 }
 
-/* Here, so that a GPU is not asked after the first pass over a large file. */
-static int check_scales(const struct job *job)
-{
-	static const char *const names[] = {"amax", "four-six", "mse"};
-
-	if (job->how.scales == NIB_SCALES_AMAX || cli_is_host(job->device))
-		return CLI_OK;
-	return cli_error(CLI_USAGE, "--scales %s: only --device cpu has it",
-			 names[job->how.scales]);
-}
-
 /* GPTQ runs the model, which transformers does. */
 static int name_gptq(const struct quantize_args *args)
 {
@@ -618,8 +607,6 @@ static int run_quantize(const void *args_)
 	if (!code)
 		code = cli_open_device(&args->shared.device, &job.device);
 	if (!code)
-		code = check_scales(&job);
-	if (!code)
 		code = quantize(&job);
 	nib_device_close(job.device);
 	select_free(&job.selection);
@@ -638,7 +625,7 @@ static const struct cli_option options[] = {
     {"scales", OPT_CHOICE, ARG(scales), "amax|four-six|mse", "amax",
      .help = "the scale of a block: its largest value becomes 6; or 6 or 4, "
 	     "whichever has the least squared error; or the best of nine by that "
-	     "error.  A GPU has amax only"},
+	     "error"},
     {"method", OPT_CHOICE, ARG(method), "round|gptq", "round",
      .help = "round each value to the nearest; gptq, with a calibration text, is "
 	     "python3 -m nibblas.gptq"},

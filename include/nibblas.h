@@ -906,8 +906,14 @@ struct nib_quantize_options {
 	 * global must be 0 then, and global_used is not written.  NULL: global.
 	 */
 	const float *global_pointer;
-	/* "cuda" has NIB_SCALES_AMAX only: others are NIB_STATUS_UNSUPPORTED. */
 	enum nib_scales scales;
+	/*
+	 * In memory of the device, k floats from 0 to 2^100: the weight of each column
+	 * in the squared error, such as the mean square of that input of the layer.
+	 * NULL: 1 each.  Must be NULL with NIB_SCALES_AMAX.  "cuda": read when the
+	 * work runs, and not checked; other weights give any scale of those tried.
+	 */
+	const float *column_weights;
 };
 
 /*

@@ -313,6 +313,7 @@ class nib_quantize_options(C.Structure):
         ("stream", C.c_void_p),
         ("global_pointer", C.c_void_p),
         ("scales", C.c_int),
+        ("column_weights", C.c_void_p),
     ]
 
 

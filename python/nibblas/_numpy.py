@@ -422,7 +422,8 @@ def _options(kind, stream):
 def quantize(x: AnyArray, global_scale: float | None = None, *,
              layout: LayoutName = "tiled", zero_scale: ZeroScaleName = "modelopt",
              saturate: bool = False, out: tuple[Any, Any] | None = None,
-             stream: int | None = None, scales: ScalesName = "amax") -> Quantized:
+             stream: int | None = None, scales: ScalesName = "amax",
+             weights: AnyArray | None = None) -> Quantized:
     """Rounds x to NVFP4: 4-bit codes, a scale for every 16 values of a row, and a
     global scale.
 
@@ -437,7 +438,9 @@ def quantize(x: AnyArray, global_scale: float | None = None, *,
     out           arrays (codes, scales) to write into, which GPU arrays need
     scales        "amax": a block's largest value becomes 6.  "four-six": 6 or 4,
                   whichever has the least squared error.  "mse": the scale with the
-                  least squared error of nine.  A GPU has "amax" only
+                  least squared error of nine
+    weights       of the columns in that error: float32 [K], from 0 to 2^100, where x
+                  is; for weights of a layer the mean squares of its inputs.  None is 1
 
     Returns a Quantized.  Raises DataError with the row and column of inf or NaN,
     ArgumentError."""
@@ -452,7 +455,8 @@ def quantize(x: AnyArray, global_scale: float | None = None, *,
                    "uint8"), new(source.device, shape, "uint8"))
     codes, blocks = (array(name, one, stream, write=True)
                      for name, one in zip(("codes", "scales"), out))
-    views.check_device([source, codes, blocks])
+    by = array("weights", weights, stream)
+    views.check_device([one for one in (source, codes, blocks, by) if one is not None])
     q, q_sizes = views.nvfp4(codes, blocks, layout)
     if q_sizes != sizes:
         codes.fail(f"must hold x's {tuple(source.shape)} values")
@@ -460,6 +464,9 @@ def quantize(x: AnyArray, global_scale: float | None = None, *,
     options.zero_scale = views.choose("zero_scale", zero_scale, views.ZERO_SCALES)
     options.scales = views.choose("scales", scales, views.SCALE_RULES)
     options.saturate = saturate
+    if by is not None:
+        views.vector(by, sizes.cols)
+        options.column_weights = by.pointer
     if global_scale is not None:
         # A keyword of Python's.
         setattr(options, "global", float(global_scale))

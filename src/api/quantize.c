@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/options.h"
 #include "format/half.h"
+#include "format/quantize_ref.h"
 #include "validate.h"
 
 static enum nib_status check_pointer(const void *pointer, const char *name,
@@ -130,12 +131,40 @@ static enum nib_status check_quantize_options(const struct nib_device *device,
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.scales",
 					 " = %d: must be 0 to %d", (int)options->scales,
 					 NIB_SCALES_MSE);
+	if (options->column_weights && options->scales == NIB_SCALES_AMAX)
+		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT,
+					 "options.column_weights",
+					 " = %p: must be NULL with options.scales = 0",
+					 (const void *)options->column_weights);
 	if (!nib_is_global(options->global))
 		return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, "options.global",
 					 " = %g: must be 0 (found from amax) "
 					 "or positive, at most %g",
 					 (double)options->global, (double)FLT_MAX / 6);
 	return nib_check_stream(device, options->stream, "options.stream", err);
+}
+
+/* The weights of a host backend's k columns, and that q does not overwrite them. */
+static enum nib_status check_weights(const struct nib_device *device,
+				     const float *weights, const struct nib_fp4 *q,
+				     struct nib_error *err)
+{
+	const struct nib_span span = {(uintptr_t)weights, (uintptr_t)(weights + q->k)};
+	static const char name[] = "options.column_weights";
+	enum nib_status status;
+
+	if (!weights || q->rows == 0 || q->k == 0)
+		return NIB_STATUS_OK;
+	if ((status = nib_check_apart(nib_codes_span(q), "q.codes", span, name, err)) ||
+	    (status = nib_check_apart(nib_scale_span(q), "q.scales", span, name, err)))
+		return status;
+	for (int64_t i = 0; device->backend->is_host && i < q->k; i++)
+		if (!(weights[i] >= 0 && weights[i] <= NIB_WEIGHT_MAX))
+			return nib_fail_argument(err, NIB_STATUS_BAD_ARGUMENT, name,
+						 "[%" PRId64
+						 "] = %g: must be from 0 to 2^100",
+						 i, (double)weights[i]);
+	return NIB_STATUS_OK;
 }
 
 enum nib_status nib_quantize(struct nib_device *device, const struct nib_dense *x,
@@ -153,7 +182,8 @@ enum nib_status nib_quantize(struct nib_device *device, const struct nib_dense *
 	    (status = check_quantize_options(device, &ours, err)) ||
 	    (status = nib_resolve_dense(x, &from, "x", err)) ||
 	    (status = resolve_fp4(q, &to, "q", err)) ||
-	    (status = check_quantize_views(&from, &to, err)))
+	    (status = check_quantize_views(&from, &to, err)) ||
+	    (status = check_weights(device, ours.column_weights, &to, err)))
 		return status;
 	if (ours.global_pointer)
 		global_used = NULL;

@@ -14,13 +14,18 @@
 #define LARGEST		 (6.0f * 448.0f)
 #define LARGEST_SEARCHED (6.0f * 256.0f)
 
+float nib_largest(enum nib_scales scales)
+{
+	return scales == NIB_SCALES_AMAX ? LARGEST : LARGEST_SEARCHED;
+}
+
 float nib_global_ref(float amax, enum nib_scales scales)
 {
 	float global;
 
 	if (amax == 0)
 		return 1.0f;
-	global = amax / (scales == NIB_SCALES_AMAX ? LARGEST : LARGEST_SEARCHED);
+	global = amax / nib_largest(scales);
 	return global > 0 ? global : 0x1p-149f;
 }
 
@@ -37,19 +42,22 @@ uint8_t nib_scale_ref(float amax, float global, enum nib_zero_scale zero_scale)
 	return nib_e4m3_encode(amax / largest_code);
 }
 
-/* Under scale byte s; x is finite or NaN. */
-static double squared_error(const float x[NIB_NVFP4_BLOCK], uint8_t s, float global)
+/* Under scale byte s; x is finite or NaN.  weights: NULL for 1. */
+static float squared_error(const float x[NIB_NVFP4_BLOCK], const float *weights,
+			   float unit, uint8_t s, float global)
 {
 	const double d = (double)nib_e4m3_to_float(s) * (double)global;
-	double e[NIB_NVFP4_BLOCK];
+	float e[NIB_NVFP4_BLOCK];
 
 	for (int i = 0; i < NIB_NVFP4_BLOCK; i++) {
 		const float size = isnan(x[i]) ? 0.0f : fabsf(x[i]);
+		const unsigned code = nib_e2m1_encode_ratio(size, d);
 
-		/* 30 bits: exact. */
-		e[i] = (double)size -
-		       0.5 * nib_e2m1_twice[nib_e2m1_encode_ratio(size, d)] * d;
+		/* 30 bits before the one rounding to fp32. */
+		e[i] = (size - (float)(0.5 * nib_e2m1_twice[code] * d)) * unit;
 		e[i] *= e[i];
+		if (weights)
+			e[i] *= weights[i];
 	}
 	for (int half = NIB_NVFP4_BLOCK / 2; half > 0; half /= 2)
 		for (int i = 0; i < half; i++)
@@ -58,35 +66,37 @@ static double squared_error(const float x[NIB_NVFP4_BLOCK], uint8_t s, float glo
 }
 
 /* The scale of a block whose scale would be byte six; amax > 0. */
-static uint8_t choose_scale(const float x[NIB_NVFP4_BLOCK], float amax, float global,
-			    enum nib_scales scales, uint8_t six)
+static uint8_t choose_scale(const float x[NIB_NVFP4_BLOCK], const float *weights,
+			    float amax, float global, enum nib_scales scales,
+			    uint8_t six)
 {
 	const uint8_t four = nib_e4m3_encode(amax / (4.0f * global));
+	const float unit = nib_error_unit(amax);
 	const bool is_mse = scales == NIB_SCALES_MSE;
 	const int lowest = is_mse ? six - NIB_SCALES_BELOW : six;
 	const int highest = is_mse ? six + NIB_SCALES_ABOVE : six;
-	double least = INFINITY, error;
+	float least = INFINITY, error;
 	uint8_t best = six;
 
 	/* From above, because the larger scale wins a tie. */
 	for (int s = highest; s >= lowest; s--) {
 		if (s < NIB_E4M3_MIN || s > NIB_E4M3_MAX)
 			continue;
-		error = squared_error(x, (uint8_t)s, global);
+		error = squared_error(x, weights, unit, (uint8_t)s, global);
 		if (error < least) {
 			least = error;
 			best = (uint8_t)s;
 		}
 	}
-	if (!is_mse && squared_error(x, four, global) < least)
+	if (!is_mse && squared_error(x, weights, unit, four, global) < least)
 		best = four;
 	return best;
 }
 
 int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
 			   enum nib_zero_scale zero_scale, enum nib_scales scales,
-			   int saturate, uint8_t codes[NIB_NVFP4_BLOCK / 2],
-			   uint8_t *scale)
+			   const float *weights, int saturate,
+			   uint8_t codes[NIB_NVFP4_BLOCK / 2], uint8_t *scale)
 {
 	unsigned code[NIB_NVFP4_BLOCK];
 	float amax = 0;
@@ -100,7 +110,7 @@ int nib_quantize_block_ref(const float x[NIB_NVFP4_BLOCK], float global,
 	}
 	*scale = nib_scale_ref(amax, global, zero_scale);
 	if (scales != NIB_SCALES_AMAX && amax > 0 && amax < INFINITY)
-		*scale = choose_scale(x, amax, global, scales, *scale);
+		*scale = choose_scale(x, weights, amax, global, scales, *scale);
 	/* 4 bits times 24 bits: exact. */
 	d = (double)nib_e4m3_to_float(*scale) * (double)global;
 	for (int i = 0; i < NIB_NVFP4_BLOCK; i++)

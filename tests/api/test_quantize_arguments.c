@@ -33,6 +33,39 @@ static void refuse(struct nib_device *device, const struct nib_dense *x,
 		fail_msg("'%s' does not begin with '%s'", err.message, what);
 }
 
+static void refused_weights(void **state)
+{
+	static const float bad[] = {-1, -0x1p-149f, NAN, INFINITY, 0x1.000002p100f};
+	struct nib_device *device = test_device("scalar", 1);
+	struct rng rng = rng_new(test_seed());
+	struct nib_quantize_options options = options_of(0, 1.0f);
+	struct test_nvfp4 q = test_nvfp4_new(&rng, 4, 64, 1, NIB_SCALE_LAYOUT_LINEAR,
+					     TEST_SCALES_ONE, 0, 0);
+	struct test_dense x = test_dense_new(NIB_DTYPE_FP32, 4, 64, 1, 0);
+	float *weights = guard_new(64 * sizeof(float));
+
+	memset(x.view.data, 0, x.bytes);
+	for (int i = 0; i < 64; i++)
+		weights[i] = i ? 0x1p100f : 0;
+	options.column_weights = weights;
+	refuse(device, &x.view, &q.view, &options, "options.column_weights = 0x");
+	options.scales = NIB_SCALES_MSE;
+	assert_ok(nib_quantize(device, &x.view, &q.view, &options, NULL, NULL));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		weights[63] = bad[i];
+		refuse(device, &x.view, &q.view, &options,
+		       "options.column_weights[63]");
+	}
+	options.column_weights = q.view.codes;
+	refuse(device, &x.view, &q.view, &options, "q.codes");
+	options.column_weights = q.view.scales;
+	refuse(device, &x.view, &q.view, &options, "q.scales");
+	guard_free(weights, 64 * sizeof(float));
+	test_nvfp4_free(&q);
+	test_dense_free(&x);
+	nib_device_close(device);
+}
+
 static void refusals(void **state)
 {
 	struct nib_device *device = test_device("scalar", 1);
@@ -123,6 +156,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(refusals),
+	    cmocka_unit_test(refused_weights),
 	    cmocka_unit_test(interleaved),
 	};
 

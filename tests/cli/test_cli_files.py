@@ -135,10 +135,12 @@ class Quantize(ModelTest):
         self.assertFalse(os.path.exists(self.path("none")))
 
     @unittest.skipUnless(fake_gpu(), "this build has no GPU kernels")
-    def test_scales_by_squared_error_need_a_cpu(self):
-        self.refused("quantize", "in", "none", "--scales", "mse", "--device",
-                     "emu:h200", code=2, says="--scales mse: only --device cpu")
-        self.assertFalse(os.path.exists(self.path("none")))
+    def test_scales_by_squared_error_on_a_gpu(self):
+        for rule in ("four-six", "mse"):
+            self.quantize("--scales", rule, "--force")
+            want = self.read("out")
+            self.quantize("--scales", rule, "--force", "--device", "emu:h200")
+            self.assertEqual(self.read("out"), want)
 
     def test_fused_layers_share_a_global_scale(self):
         gate, up = ("model.layers.0.mlp.%s_proj" % x for x in ("gate", "up"))

@@ -7,6 +7,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/data.h"
@@ -150,13 +151,17 @@ static void quantize_ref(const struct nib_dense *x, const struct nib_fp4 *q,
 				for (int i = 0; i < NIB_NVFP4_BLOCK; i++)
 					block[i] = nib_dense_get(
 					    x, b, r, g * NIB_NVFP4_BLOCK + i);
-				assert_int_equal(nib_quantize_block_ref(
-						     block, *global,
-						     options->zero_scale,
-						     options->scales, options->saturate,
-						     nib_fp4_row(q, b, r) + 8 * g,
-						     nib_fp4_scale(q, b, r, g)),
-						 -1);
+				assert_int_equal(
+				    nib_quantize_block_ref(
+					block, *global, options->zero_scale,
+					options->scales,
+					options->column_weights
+					    ? options->column_weights +
+						  g * NIB_NVFP4_BLOCK
+					    : NULL,
+					options->saturate, nib_fp4_row(q, b, r) + 8 * g,
+					nib_fp4_scale(q, b, r, g)),
+				    -1);
 			}
 	}
 }
@@ -262,6 +267,21 @@ static void values(void **state)
 			}
 }
 
+/* Zeros, ones and any numbers up to the largest that is allowed; of exactly k. */
+static float *weights_new(struct rng *rng, int64_t k)
+{
+	float *weights = malloc((size_t)k * sizeof(*weights));
+
+	assert_non_null(weights);
+	for (int64_t i = 0; i < k; i++)
+		weights[i] = rng_below(rng, 8) == 0
+				 ? (float)rng_below(rng, 2)
+				 : ldexpf((float)(1 + rng_below(rng, 1000)) / 1000,
+					  (int)rng_below(rng, 2) *
+					      ((int)rng_below(rng, 200) - 99));
+	return weights;
+}
+
 /* Every rule of enum nib_scales; tests/python/test_scales.py tests the definition. */
 static void searched_scales(void **state)
 {
@@ -269,22 +289,26 @@ static void searched_scales(void **state)
 					0x1p-149f, 0x1p60f, FLT_MAX / 6};
 	struct rng rng = rng_new(test_seed());
 
-	for (int i = 0; i < 2 * DATA_COUNT * 3; i++)
+	for (int i = 0; i < 4 * DATA_COUNT * 3; i++)
 		for (size_t g = 0; g < sizeof(globals) / sizeof(*globals); g++) {
 			struct test_case c = {
-			    .data = (enum data)(i / 2 % DATA_COUNT),
-			    .dtype = dtypes[i / 2 / DATA_COUNT],
+			    .data = (enum data)(i / 4 % DATA_COUNT),
+			    .dtype = dtypes[i / 4 / DATA_COUNT],
 			    .rows = 3,
 			    .k = g % 2 ? 16 * 19 : 16 * 33,
 			    .batch = 1,
 			    .x_gap = g % 3 ? 0 : 5,
 			    .layout = (enum nib_scale_layout)(g % 2),
 			};
+			float *weights;
 
 			c.options =
 			    options_of((enum nib_zero_scale)(g % 3), globals[g], 0);
 			c.options.scales = (enum nib_scales)(1 + i % 2);
+			c.options.column_weights = weights =
+			    i & 2 ? weights_new(&rng, c.k) : NULL;
 			check_case(&rng, &c);
+			free(weights);
 		}
 }
 

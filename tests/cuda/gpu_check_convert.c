@@ -21,7 +21,19 @@ struct quantize_case {
 	bool ties, saturate;
 	bool edges; /* fill_edges() */
 	int bad;    /* values that are inf or NaN */
+	enum nib_scales scales;
+	bool is_weighted;
 };
+
+/* Zeros, ones, and from 2^-20 to 2^20. */
+static void fill_weights(float *weights, int64_t k)
+{
+	for (int64_t i = 0; i < k; i++)
+		weights[i] = gpu_rnd_below(8) == 0
+				 ? (float)gpu_rnd_below(2)
+				 : ldexpf((float)(1 + gpu_rnd_below(1000)) / 1000,
+					  (int)gpu_rnd_below(41) - 20);
+}
 
 /* Into q's host side by the CPU, and the device's side by the GPU. */
 static const char *quantize_both(const struct quantize_case *c,
@@ -40,15 +52,23 @@ static const char *quantize_both(const struct quantize_case *c,
 	    .zero_scale = c->zero_scale,
 	    .global = c->global,
 	    .saturate = c->saturate,
+	    .scales = c->scales,
 	};
+	struct gpu_twin weights = gpu_twin_new((size_t)c->s.k * sizeof(float));
 	struct gpu_twin global = gpu_twin_new(sizeof(float));
 	float want = 0, got = 0;
 	enum nib_status status, gpu_status;
 
+	fill_weights(gpu_host_of(&weights), c->s.k);
+	gpu_upload(&weights);
+	if (c->is_weighted)
+		options.column_weights = gpu_host_of(&weights);
 	gpu_test.err.message[0] = gpu_err.message[0] = '\0';
 	status = nib_quantize(gpu_test.cpu, &from, &to, &options, &want, &gpu_test.err);
 	memcpy(gpu_host_of(&global), &c->global, sizeof(float));
 	gpu_upload(&global);
+	if (c->is_weighted)
+		options.column_weights = gpu_device_of(&weights);
 	if (c->by_pointer) {
 		options.global = 0;
 		options.global_pointer = gpu_device_of(&global);
@@ -56,6 +76,7 @@ static const char *quantize_both(const struct quantize_case *c,
 	gpu_status = nib_quantize(gpu_test.gpu, &gpu_from, &gpu_to, &options,
 				  c->by_pointer ? NULL : &got, &gpu_err);
 	gpu_twin_free(&global);
+	gpu_twin_free(&weights);
 	if (status != gpu_status)
 		return gpu_err.message[0] ? gpu_err.message : "status";
 	if (status)
@@ -112,9 +133,10 @@ static void check_quantize(const struct quantize_case *c)
 
 	snprintf(name, sizeof(name),
 		 "quantize %s %s %" PRId64 "x%" PRId64 "x%" PRId64 " gap %" PRId64
-		 " zero_scale %d global %g%s%s%s bad %d",
+		 " zero_scale %d global %g scales %d%s%s%s%s bad %d",
 		 gpu_dtype_name(c->s.dtype), gpu_layout_name(c->s.layout), c->s.batch,
 		 c->s.rows, c->s.k, c->s.gap, (int)c->zero_scale, (double)c->global,
+		 (int)c->scales, c->is_weighted ? " weighted" : "",
 		 c->by_pointer ? " pointer" : "", c->ties ? " ties" : "",
 		 c->saturate ? " saturate" : "", c->bad);
 	gpu_fill_dense(&c->s, gpu_host_of(&x), c->ties);
@@ -166,7 +188,10 @@ static void check_all_quantize(void)
 		    .ties = i % 5 == 1,
 		    .saturate = i % 3 == 0,
 		    .bad = i % 4 == 3 ? 1 + (int)gpu_rnd_below(5) : 0,
+		    .scales = (enum nib_scales)(i / 3 % 3),
 		};
+
+		c.is_weighted = c.scales != NIB_SCALES_AMAX && gpu_rnd_below(2);
 
 		if (i / 6 % 2) {
 			c.global = c.ties ? 1.0f / 448
@@ -186,7 +211,8 @@ static void check_edges(void)
 	    0x1p100f,  0x1p120f,   0x1.5p+90f, 0x1.555556p-3f};
 
 	for (size_t i = 0; i < sizeof(globals) / sizeof(*globals); i++)
-		for (int saturate = 0; saturate < 2; saturate++) {
+		for (int rule = 0; rule < 3; rule++) {
+			const bool saturate = (i + (size_t)rule) % 2;
 			const struct quantize_case c = {
 			    .s = {32, 256, 1, 0,
 				  i % 2 ? NIB_SCALE_LAYOUT_TILED_128X4
@@ -195,6 +221,7 @@ static void check_edges(void)
 			    .global = globals[i],
 			    .saturate = saturate,
 			    .edges = true,
+			    .scales = (enum nib_scales)rule,
 			};
 
 			check_quantize(&c);

@@ -96,23 +96,26 @@ static enum nib_status quantize(struct bed *bed, float global, bool by_pointer,
 			    &bed->err);
 }
 
-static void refuses_searched_scales(void)
+static void searches_scales(void)
 {
-	struct nib_quantize_options options = {.struct_bytes = sizeof(options),
-					       .global = 0.5f};
+	struct nib_quantize_options options = {
+	    .struct_bytes = sizeof(options), .global = 0.5f, .saturate = 1};
 	struct bed bed;
+	float weights[K] = {0};
 
 	make_bed(&bed);
 	bed.fake->launches = bed.fake->waits = 0;
 	for (int i = 1; i <= 2; i++) {
-		char want[40];
-
 		options.scales = (enum nib_scales)i;
-		snprintf(want, sizeof(want), "options.scales = %d: must be 0", i);
+		options.column_weights = NULL;
+		assert_ok(nib_quantize(bed.device, &bed.x, &bed.tiled, &options, NULL,
+				       &bed.err));
+		check_did(&bed, 1, 0, "nib_quantize_search_sm90");
+		options.column_weights = weights;
 		assert_int_equal(nib_quantize(bed.device, &bed.x, &bed.tiled, &options,
 					      NULL, &bed.err),
-				 NIB_STATUS_UNSUPPORTED);
-		if (strncmp(bed.err.message, want, strlen(want)) != 0)
+				 NIB_STATUS_BAD_ARGUMENT);
+		if (!strstr(bed.err.message, "options.column_weights = "))
 			fail_msg("%s", bed.err.message);
 		check_did(&bed, 0, 0, "");
 	}
@@ -328,7 +331,7 @@ int main(int argc, char **argv)
 {
 	static const struct fake_test tests[] = {
 	    {"waits_only_to_tell", waits_only_to_tell},
-	    {"refuses_searched_scales", refuses_searched_scales},
+	    {"searches_scales", searches_scales},
 	    {"other_conversions", other_conversions},
 	    {"sums_slots", sums_slots},
 	    {"says_what_is_not_finite", says_what_is_not_finite},

@@ -438,9 +438,9 @@ static void block_quantises_to_known_bytes(void **state)
 	static const uint8_t want[8] = {0xF7, 0x80, 0x22, 0x44, 0x66, 0x08, 0xF1, 0xD3};
 	uint8_t codes[8], scale;
 
-	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_MODELOPT, 0, 0, codes, &scale),
-	    -1);
+	assert_int_equal(nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_MODELOPT, 0, NULL,
+						0, codes, &scale),
+			 -1);
 	assert_int_equal(scale, 0x38);
 	assert_memory_equal(codes, want, 8);
 }
@@ -455,7 +455,7 @@ static void block_of_zeros_follows_the_recipe(void **state)
 	for (int zero_scale = 0; zero_scale < 3; zero_scale++) {
 		assert_int_equal(nib_quantize_block_ref(x, 1,
 							(enum nib_zero_scale)zero_scale,
-							0, 0, codes, &scale),
+							0, NULL, 0, codes, &scale),
 				 -1);
 		assert_int_equal(scale, want[zero_scale]);
 		assert_int_equal(codes[0], 0);
@@ -469,21 +469,24 @@ static void block_refuses_or_saturates_inf_and_nan(void **state)
 	uint8_t codes[8], scale = 0x55;
 
 	memset(codes, 0x55, sizeof(codes));
-	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, 0, codes, &scale), 7);
+	assert_int_equal(nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, NULL, 0,
+						codes, &scale),
+			 7);
 	assert_int_equal(scale, 0x55);
 	assert_int_equal(codes[3], 0x55);
-	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, 1, codes, &scale), -1);
+	assert_int_equal(nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, NULL, 1,
+						codes, &scale),
+			 -1);
 	assert_int_equal(scale, 0x7E);
 	assert_int_equal(codes[0], 0x00);
 	assert_int_equal(codes[3], 0xF0);
 	assert_int_equal(codes[4], 0x70);
 	x[7] = x[9] = 0;
 	x[8] = nib_fp32_from_bits(0xFFC00000);
-	assert_int_equal(
-	    nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, 0, codes, &scale), 8);
-	nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, 1, codes, &scale);
+	assert_int_equal(nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, NULL, 0,
+						codes, &scale),
+			 8);
+	nib_quantize_block_ref(x, 1, NIB_ZERO_SCALE_GGML, 0, NULL, 1, codes, &scale);
 	assert_int_equal(scale, nib_e4m3_encode(7.0f / 6.0f));
 	assert_int_equal(codes[4], 0x00);
 }

@@ -42,11 +42,19 @@ def errors_of(block, d):
             for x, code in zip(block, codes_of(block, d))]
 
 
-def rounded_sum(errors):
-    """The sum of squares by the order of the definition, in double."""
-    e = [float(x) * float(x) for x in errors]
-    while len(e) > 1:
-        e = [a + b for a, b in zip(e[:len(e) // 2], e[len(e) // 2:])]
+def rounded_error(block, d, amax, weights):
+    """The error of a scale by the steps of the definition, in fp32."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        # A double holds these 30 bits, so NumPy rounds once.
+        v = np.array([float(VALUES[code] * d) for code in codes_of(block, d)])
+        exponent = max(int(np.frexp(amax)[1]) + 126, 0)
+        unit = np.float32(2.0 ** (127 - min(exponent, 253)))
+        e = (np.abs(np.array(block, np.float32)) - v.astype(np.float32)) * unit
+        e = e * e
+        if weights is not None:
+            e = e * weights
+        while len(e) > 1:
+            e = e[:len(e) // 2] + e[len(e) // 2:]
     return e[0]
 
 
@@ -61,7 +69,7 @@ def candidates(amax, unit, rule):
 
 
 class Scales(unittest.TestCase):
-    def check_block(self, block, q, at, rule):
+    def check_block(self, block, q, at, rule, weights):
         """block as Python's floats; q.codes and q.scales as NumPy's, one row."""
         unit = np.float32(q.global_scale)
         amax = np.float32(max(map(abs, block)))
@@ -71,23 +79,29 @@ class Scales(unittest.TestCase):
             return
         tried = candidates(amax, unit, rule)
         d = [Fraction(SCALES[s]) * Fraction(float(unit)) for s in tried]
-        errors = [errors_of(block, one) for one in d]
-        sums = [rounded_sum(e) for e in errors]
+        sums = [rounded_error(block, one, amax, weights) for one in d]
         best = sums.index(min(sums))
         self.assertEqual(got, tried[best], (rule, block, float(unit)))
         # What is chosen is the best, or as good as it, without rounding too.
-        exact = [sum(x * x for x in e) for e in errors]
-        self.assertLessEqual(exact[best], min(exact) * (1 + Fraction(1, 2 ** 48)))
+        if amax > 2.0 ** -100:
+            by = [1] * 16 if weights is None else [
+                Fraction(float(w)) for w in weights]
+            exact = [sum(x * x * w for x, w in zip(errors_of(block, one), by))
+                     for one in d]
+            self.assertLessEqual(
+                exact[best], min(exact) * (1 + Fraction(1, 2 ** 17)) +
+                Fraction(float(amax)) ** 2 * max(by) / 2 ** 120)
         row = map(int, q.codes[0, 8 * at:8 * at + 8])
         codes = [byte >> shift & 15 for byte in row for shift in (0, 4)]
         signs = [int(np.signbit(x)) for x in block]
         self.assertEqual(codes, [code + 8 * sign for code, sign in zip(
             codes_of(block, d[best]), signs)])
 
-    def check(self, x, unit=None, rules=RULES):
+    def check(self, x, unit=None, rules=RULES, weights=None):
         """x is one row, of a type of NumPy."""
         for rule in rules:
-            q = nibblas.quantize(x[None], unit, layout="linear", scales=rule)
+            q = nibblas.quantize(x[None], unit, layout="linear", scales=rule,
+                                 weights=weights)
             largest = np.float32(2688 if rule == "amax" else 1536)
             amax = np.float32(np.abs(x.astype(np.float32)).max())
             if unit is None:
@@ -95,7 +109,8 @@ class Scales(unittest.TestCase):
                 self.assertEqual(q.global_scale, want)
             for at in range(len(x) // 16):
                 block = [float(v) for v in x[16 * at:16 * at + 16]]
-                self.check_block(block, q, at, rule)
+                by = None if weights is None else weights[16 * at:16 * at + 16]
+                self.check_block(block, q, at, rule, by)
 
     def test_bell_curves(self):
         rng = np.random.default_rng(3)
@@ -137,10 +152,35 @@ class Scales(unittest.TestCase):
             blocks.append(block)
             pair = [errors_of(block, Fraction(d)) for d in (1, 1.5)]
             self.assertEqual(*(sum(x * x for x in one) for one in pair))
-            sums = [rounded_sum(one) for one in pair]
+            sums = [rounded_error(block, Fraction(d), np.float32(6), None)
+                    for d in (1, 1.5)]
             chosen.add(sums[1] < sums[0])
         self.assertEqual(len(chosen), 2)
         self.check(np.concatenate(blocks).astype(np.float32), 1.0)
+
+    def test_weights(self):
+        rng = np.random.default_rng(10)
+        for spread in (0, 2, 40, 99):
+            x = (rng.standard_normal(16 * 11) * 0.03).astype(np.float32)
+            weights = (2.0 ** rng.uniform(-spread, spread, len(x))).astype(np.float32)
+            weights[rng.integers(0, len(x), 30)] = 0
+            self.check(x, None, RULES[1:], weights)
+        x, ones = rng.standard_normal((3, 64)).astype(np.float32), np.ones(64, "f")
+        for rule in RULES[1:]:
+            plain, weighted = (nibblas.quantize(x, scales=rule, weights=by)
+                               for by in (None, ones))
+            self.assertEqual(plain.codes.tolist(), weighted.codes.tolist())
+        # Each row has the same weights, and only one decides.
+        ones[:16], ones[5] = 0, 2.0 ** 100
+        x[:, :16], x[:, 3] = 1, 6
+        x[1:, 5] = 4.5, 0.5
+        q = nibblas.quantize(x, 1.0, layout="linear", scales="four-six", weights=ones)
+        self.assertEqual(q.scales[:, 0].tolist(), [0x38, 0x3C, 0x38])
+        for bad in (np.ones(63, "f"), np.ones(64), np.full(64, np.nan, "f")):
+            with self.assertRaisesRegex(nibblas.ArgumentError, "weights"):
+                nibblas.quantize(x, scales="mse", weights=bad)
+        with self.assertRaisesRegex(nibblas.ArgumentError, "column_weights"):
+            nibblas.quantize(x, weights=ones)
 
     def test_scale_of_four(self):
         """Its quotient near ties of e4m3: the divisor is 4 * global, exact."""

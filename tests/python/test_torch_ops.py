@@ -369,6 +369,21 @@ class Formats(TorchTest):
             seen.add(bytes(want.codes))
         self.assertEqual(len(seen), 3)
 
+    def test_weights_of_columns(self):
+        t = self.torch
+        x, weights = t.randn(9, 96).bfloat16(), t.rand(96) ** 8
+        for rule in ("four-six", "mse"):
+            plain = self.ops.quantize(x, scales=rule)
+            got = self.ops.quantize(x, scales=rule, weights=weights)
+            want = nibblas.quantize(x.float().numpy(), scales=rule,
+                                    weights=weights.numpy())
+            self.assertEqual(got[0].tolist(), want.codes.tolist())
+            self.assertEqual(got[1].view(t.uint8).tolist(), want.scales.tolist())
+            self.assertFalse(t.equal(got[1].view(t.uint8), plain[1].view(t.uint8)))
+        for bad in (weights[1:], weights.half(), t.rand(192)[::2], -weights):
+            self.refused("weights", self.ops.quantize, x, scales="mse", weights=bad)
+        self.refused("column_weights", self.ops.quantize, x, weights=weights)
+
     def test_zero_blocks_by_recipe(self):
         t = self.torch
         x = t.zeros(1, 16)

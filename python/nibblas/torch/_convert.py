@@ -8,6 +8,7 @@ import torch
 
 from nibblas import _abi as abi
 from nibblas import _views as views
+from nibblas._library import ArgumentError
 from nibblas._plans import Cache, Kept
 from nibblas.torch._tensors import USUAL, array, dtype_name, maker
 
@@ -29,7 +30,9 @@ def global_of(amax, scales="amax"):
     """Returns the global scale for amax, as the library computes it, without waiting
     for the device.  scales: as in nibblas.quantize()."""
     largest = LARGEST if scales == "amax" else LARGEST_SEARCHED
-    return torch.where(amax == 0, 1.0, (amax / largest).clamp_min(2.0 ** -149))
+    # On CUDA torch multiplies by the reciprocal of a number, which rounds otherwise.
+    quotient = amax / torch.full_like(amax, largest)
+    return torch.where(amax == 0, 1.0, quotient.clamp_min(2.0 ** -149))
 
 
 class _Work:
@@ -67,12 +70,14 @@ def _check_global(global_scale):
 
 
 def _quantize_call(backend, device, x, global_scale, layout, zero_scale, saturate,
-                   scales):
+                   scales, weights):
     source = array("x", x)
     dense, sizes = views.dense(source)
     if sizes.cols % abi.NIB_NVFP4_BLOCK:
         source.fail(f"K = {sizes.cols}: must be a multiple of 16")
     _check_global(global_scale)
+    if weights is not None:
+        views.vector(array("weights", weights), sizes.cols)
     outer, groups = x.shape[:-2], sizes.cols // abi.NIB_NVFP4_BLOCK
     q = abi.nib_fp4(
         rows=sizes.rows, k=sizes.cols, batch=sizes.batch,
@@ -90,10 +95,10 @@ def _quantize_call(backend, device, x, global_scale, layout, zero_scale, saturat
 
 
 def quantize(backend, x, global_scale=None, layout="tiled", zero_scale="modelopt",
-             saturate=False, scales="amax"):
+             saturate=False, scales="amax", weights=None):
     """(codes, scales, global scale) of x, [rows, K] or [batch, rows, K]."""
     codes, blocks, scale = _quantize(backend, x, global_scale, layout, zero_scale,
-                                     saturate, scales)
+                                     saturate, scales, weights)
     # An operator must not return one of its arguments.
     return codes, blocks, scale if global_scale is None else scale.clone()
 
@@ -113,13 +118,18 @@ def quantize_saturated(backend, x, global_scale):
     return _quantize(backend, x, global_scale, "linear", "modelopt", True)[:2]
 
 
-def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax"):
+def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax",
+              weights=None):
     device = backend.device_of(x, "x")
+    if weights is not None and weights.device != x.device:
+        raise ArgumentError(f"weights: is on {weights.device}; must be on x's "
+                            f"{x.device}", "weights")
     key = ("quantize", device, x.shape, x.is_contiguous() or x.stride(), x.dtype,
            layout, zero_scale, saturate, rule, None if global_scale is None else (
-               global_scale.shape, global_scale.dtype))
+               global_scale.shape, global_scale.dtype), None if weights is None else (
+               weights.shape, weights.stride(), weights.dtype))
     known = calls.get(key) or calls.add(key, _quantize_call(
-        backend, device, x, global_scale, layout, zero_scale, saturate, rule))
+        backend, device, x, global_scale, layout, zero_scale, saturate, rule, weights))
     if not saturate:
         backend.check_not_capturing("saturate = False: waits to report inf and "
                                  "NaN, which it cannot")
@@ -129,7 +139,7 @@ def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax
         # Nearly always a scalar, which needs no reshape().
         scale = global_scale.reshape(()) if global_scale.shape else global_scale
     elif x.is_cuda and saturate:
-        scale = global_of(amax_on_device(x))
+        scale = global_of(amax_on_device(x), rule)
     else:
         # The library returns a computed scale in host memory, also from a GPU.
         scale, is_found = _new_scale(), True
@@ -142,6 +152,7 @@ def _quantize(backend, x, global_scale, layout, zero_scale, saturate, rule="amax
     dense.data = x.data_ptr()
     q.codes, q.scales = codes.data_ptr(), scales.data_ptr()
     options.stream = backend.stream(device)
+    options.column_weights = None if weights is None else weights.data_ptr()
     pointer = scale.data_ptr()
     options.global_pointer, used.value = (
         (None, pointer) if is_found else (pointer, None))

@@ -318,7 +318,7 @@ def _padded(rows, groups):
 
 
 def _quantize_fake(x, global_scale=None, layout="tiled", zero_scale="modelopt",
-                   saturate=False, scales="amax"):
+                   saturate=False, scales="amax", weights=None):
     outer, rows, k = x.shape[:-2], x.shape[-2], x.shape[-1]
     blocks = (rows, k // 16) if layout == "linear" else _padded(rows, k // 16)
     return (x.new_empty((*outer, rows, k // 2), dtype=torch.uint8),
@@ -348,8 +348,9 @@ def _from_blocked_fake(blocked, rows, groups):
 
 _define("quantize",
         '(Tensor x, Tensor? global_scale=None, str layout="tiled", '
-        'str zero_scale="modelopt", bool saturate=False, str scales="amax") '
-        "-> (Tensor, Tensor, Tensor)", _convert.quantize, _quantize_fake)
+        'str zero_scale="modelopt", bool saturate=False, str scales="amax", '
+        "Tensor? weights=None) -> (Tensor, Tensor, Tensor)", _convert.quantize,
+        _quantize_fake)
 _define("_quantize_joined", "(Tensor x, Tensor global_scale) -> Tensor",
         _convert.quantize_joined, _quantize_joined_fake)
 _define("dequantize",

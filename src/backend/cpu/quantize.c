@@ -41,6 +41,7 @@ struct quantize_job {
 	/* quantise only */
 	struct nib_fp4 q;
 	const struct cpu_quantizer *quantizer;
+	const float *weights; /* of columns, or NULL */
 	/* Index in x, row-major, of the first inf or NaN. */
 	_Atomic int64_t first_bad;
 	_Atomic uint32_t amax; /* magnitude in x's type */
@@ -242,6 +243,13 @@ enum nib_status cpu_amax(struct nib_device *device, const struct nib_dense *x,
 
 /* ---- quantise ----------------------------------------------------------- */
 
+/* The weights of block b of a run, or NULL. */
+static const float *weights_at(const struct quantize_job *job,
+			       const struct block_run *run, int64_t b)
+{
+	return job->weights ? job->weights + run->col + b * NIB_NVFP4_BLOCK : NULL;
+}
+
 /* Runs with inf or NaN use the reference code. */
 static void saturate_run(const struct quantize_job *job, const struct block_run *run,
 			 uint8_t *codes, uint8_t *scales)
@@ -264,8 +272,9 @@ static void saturate_run(const struct quantize_job *job, const struct block_run 
 			}
 			block[i] = nib_dtype_to_fp32(wide, job->x.dtype);
 		}
-		nib_quantize_block_ref(block, z->global, z->zero_scale, z->scales, 1,
-				       codes + 8 * b, scales + b);
+		nib_quantize_block_ref(block, z->global, z->zero_scale, z->scales,
+				       weights_at(job, run, b), 1, codes + 8 * b,
+				       scales + b);
 	}
 }
 
@@ -289,10 +298,14 @@ static void quantize_run(struct quantize_job *job, const struct block_run *run,
 			n = blocks - b;
 			then = run_data(job, next->row < job->rows ? next : run);
 		}
-		finite &= (is_amax ? job->ops->quantize[job->x.dtype]
-				   : job->ops->quantize_any)(
-		    job->quantizer, data + b * block_bytes, job->x.dtype, n, then,
-		    codes + 8 * b, scales + b);
+		finite &=
+		    is_amax
+			? job->ops->quantize[job->x.dtype](
+			      job->quantizer, data + b * block_bytes, job->x.dtype, n,
+			      then, codes + 8 * b, scales + b)
+			: job->ops->quantize_search(
+			      job->quantizer, data + b * block_bytes, job->x.dtype, n,
+			      weights_at(job, run, b), codes + 8 * b, scales + b);
 	}
 	if (finite)
 		return;
@@ -400,10 +413,12 @@ enum nib_status cpu_quantize(struct nib_device *device, const struct nib_dense *
 	cpu_parallel(job.device, 1, setup_task, &setup);
 	job.q = *q;
 	job.quantizer = &quantizer;
+	job.weights = options->column_weights;
 	if (q->scale_layout == NIB_SCALE_LAYOUT_TILED_128X4) {
 		job.padded_rows = (job.rows + NIB_SCALE_TILE_ROWS - 1) /
 				  NIB_SCALE_TILE_ROWS * NIB_SCALE_TILE_ROWS;
-	} else if (job.x_row == q->k && nib_fp4_row_stride_bytes(q) == q->k / 2 &&
+	} else if (!job.weights && job.x_row == q->k &&
+		   nib_fp4_row_stride_bytes(q) == q->k / 2 &&
 		   nib_fp4_scale_row_stride_bytes(q) == q->k / NIB_NVFP4_BLOCK) {
 		join_rows(&job);
 	}

@@ -11,8 +11,8 @@
  *              of all lanes without their signs; largest: of them all
  *   block_amax(x, amax)
  *              amax[b] = the largest magnitude of block b, 16 blocks
- *   block_scales(z, amax, scales)
- *              amax as fp32 bits -> 16 scale bytes; false: one is inf or NaN
+ *   block_scales(z, amax, divisor, scales)
+ *              amax as fp32 bits, quotients -> 16 scale bytes; false: one is inf or NaN
  *   block_codes(z, x, scales, codes)
  *              16 blocks -> 128 bytes by z->limit
  *   widen(amax, dtype)
@@ -38,7 +38,7 @@ static inline bool NAME(scales_step)(const struct cpu_quantizer *z, const uint8_
 #else
 	FN(widen)(amax, dtype);
 #endif
-	return FN(block_scales)(z, amax, scales);
+	return FN(block_scales)(z, amax, z->largest_code, scales);
 }
 
 static bool NAME(quantize)(const struct cpu_quantizer *z, const void *x,

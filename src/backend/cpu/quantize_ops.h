@@ -30,6 +30,9 @@ struct cpu_quantizer {
 		_Alignas(64) int32_t wide[128][8]; /* NIB_DTYPE_FP32 */
 		int16_t narrow[128][8];		   /* NIB_DTYPE_FP16, NIB_DTYPE_BF16 */
 	} limit;
+	/* The fp32 magnitude of each code under scale byte s.  Filled in unless scales
+	 * is NIB_SCALES_AMAX, and then limit is wide for every type. */
+	_Alignas(32) float value[128][8];
 	float global;
 	float largest_code; /* fp32 6 * global */
 	enum nib_zero_scale zero_scale;
@@ -72,10 +75,11 @@ struct cpu_quantize_ops {
 				     const void *x, enum nib_dtype dtype,
 				     int64_t blocks, const void *next, uint8_t *codes,
 				     uint8_t *scales);
-	/* The same with any quantizer->scales, for every type. */
-	bool (*quantize_any)(const struct cpu_quantizer *quantizer, const void *x,
-			     enum nib_dtype dtype, int64_t blocks, const void *next,
-			     uint8_t *codes, uint8_t *scales);
+	/* The same for every type with the other rules of quantizer->scales.  weights:
+	 * of the errors, one for each element of x; NULL for none. */
+	bool (*quantize_search)(const struct cpu_quantizer *quantizer, const void *x,
+				enum nib_dtype dtype, int64_t blocks,
+				const float *weights, uint8_t *codes, uint8_t *scales);
 	void (*dequantize[CPU_DTYPES])(const struct cpu_dequantizer *table,
 				       const uint8_t *codes, const uint8_t *scales,
 				       int64_t blocks, void *y);

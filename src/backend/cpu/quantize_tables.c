@@ -41,6 +41,9 @@ static uint32_t fp16_floor(uint32_t bits)
 void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float global,
 			enum nib_zero_scale zero_scale, enum nib_scales scales)
 {
+	/* The search looks at values as fp32. */
+	if (scales != NIB_SCALES_AMAX)
+		dtype = NIB_DTYPE_FP32;
 	memset(z, 0, sizeof(*z));
 	z->global = global;
 	z->largest_code = 6.0f * global;
@@ -62,6 +65,8 @@ void cpu_quantizer_init(struct cpu_quantizer *z, enum nib_dtype dtype, float glo
 			else
 				z->limit.narrow[s][c] = (int16_t)fp16_floor(bits);
 		}
+		for (int c = 0; c < 8 && scales != NIB_SCALES_AMAX; c++)
+			z->value[s][c] = (float)(0.5 * nib_e2m1_twice[c] * d);
 	}
 }
 

@@ -11,12 +11,13 @@
 
 /* What both architectures have. */
 #define SHARED(arch)                                                                   \
-	"nib_amax_" arch " nib_quantize_" arch " nib_dequantize_" arch                 \
-	" nib_convert_scales_" arch " nib_expert_rows_" arch " nib_moe_begin_" arch    \
-	" nib_moe_route_" arch " nib_moe_gather_" arch " nib_moe_quantize_" arch       \
-	" nib_moe_activate_" arch " nib_moe_activate_few_" arch                        \
-	" nib_moe_combine_" arch " nib_probe_read_" arch " nib_probe_cycles_" arch     \
-	" nib_probe_multiply_" arch " nib_gemv_2_" arch " nib_gemv_4_" arch
+	"nib_amax_" arch " nib_quantize_" arch " nib_quantize_search_" arch            \
+	" nib_dequantize_" arch " nib_convert_scales_" arch " nib_expert_rows_" arch   \
+	" nib_moe_begin_" arch " nib_moe_route_" arch " nib_moe_gather_" arch          \
+	" nib_moe_quantize_" arch " nib_moe_activate_" arch                            \
+	" nib_moe_activate_few_" arch " nib_moe_combine_" arch " nib_probe_read_" arch \
+	" nib_probe_cycles_" arch " nib_probe_multiply_" arch " nib_gemv_2_" arch      \
+	" nib_gemv_4_" arch
 
 #define HOPPER                                                                         \
 	"missing_one_sm90 nib_gemv_1_sm90 nib_gemv_1_any_sm90 "                        \

@@ -5,10 +5,13 @@
  * and by vpshufb, in pairs of bytes, for 16 bits.
  */
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/avx2/quantize_avx2.h"
 #include "backend/cpu/quantize_ops.h"
+#include "format/e4m3.h"
+#include "format/quantize_ref.h"
 
 #define FN(name) name##_avx2
 
@@ -62,25 +65,25 @@ static inline uint32_t largest_narrow_avx2(__m256i v)
 	return largest;
 }
 
-/* ---- block maxima: a transposing tree of 8 blocks ----------------------- */
+/* ---- transposing trees of 8 blocks: maxima, sums ------------------------- */
 
-#define MAX_HALVES(max, a, b)                                                          \
-	max(_mm256_permute2x128_si256(a, b, 0x20),                                     \
-	    _mm256_permute2x128_si256(a, b, 0x31))
-#define MAX_PAIRS(max, a, b)                                                           \
-	max(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b))
-#define MAX_SINGLES(max, a, b) max(shuffle_lanes(a, b, 0x88), shuffle_lanes(a, b, 0xDD))
+#define JOIN_HALVES(op, a, b)                                                          \
+	op(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31))
+#define JOIN_PAIRS(op, a, b)                                                           \
+	op(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b))
+#define JOIN_SINGLES(op, a, b) op(shuffle_lanes(a, b, 0x88), shuffle_lanes(a, b, 0xDD))
 #define shuffle_lanes(a, b, lanes)                                                     \
 	_mm256_castps_si256(                                                           \
 	    _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), lanes))
 
-/* v[i]: block i.  32-bit lane i of the result: its maximum, or its last two. */
-#define MAX_TREE(max, v)                                                               \
-	in_order(MAX_SINGLES(max,                                                      \
-			     MAX_PAIRS(max, MAX_HALVES(max, (v)[0], (v)[1]),           \
-				       MAX_HALVES(max, (v)[2], (v)[3])),               \
-			     MAX_PAIRS(max, MAX_HALVES(max, (v)[4], (v)[5]),           \
-				       MAX_HALVES(max, (v)[6], (v)[7]))))
+/* v[i]: block i.  32-bit lane i: what op makes of its lanes, or of its last two of 16
+ * bits. */
+#define JOIN_TREE(op, v)                                                               \
+	in_order(JOIN_SINGLES(op,                                                      \
+			      JOIN_PAIRS(op, JOIN_HALVES(op, (v)[0], (v)[1]),          \
+					 JOIN_HALVES(op, (v)[2], (v)[3])),             \
+			      JOIN_PAIRS(op, JOIN_HALVES(op, (v)[4], (v)[5]),          \
+					 JOIN_HALVES(op, (v)[6], (v)[7]))))
 
 /* Blocks 0 2 4 6 1 3 5 7 to 0 .. 7. */
 static inline __m256i in_order(__m256i v)
@@ -101,7 +104,7 @@ static inline void block_amax_wide_avx2(const uint8_t *x, uint32_t *amax)
 						magnitudes_wide_avx2(load(at + 32)));
 		}
 		_mm256_store_si256((__m256i *)(amax + 8 * half),
-				   MAX_TREE(max_wide_avx2, v));
+				   JOIN_TREE(max_wide_avx2, v));
 	}
 }
 
@@ -112,7 +115,7 @@ static inline void block_amax_narrow_avx2(const uint8_t *x, uint32_t *amax)
 	for (int half = 0; half < 2; half++) {
 		for (int b = 0; b < 8; b++)
 			v[b] = magnitudes_narrow_avx2(load(x + 32 * (8 * half + b)));
-		two = MAX_TREE(max_narrow_avx2, v);
+		two = JOIN_TREE(max_narrow_avx2, v);
 		two = _mm256_max_epu16(two, _mm256_srli_epi32(two, 16));
 		_mm256_store_si256((__m256i *)(amax + 8 * half),
 				   _mm256_and_si256(two, _mm256_set1_epi32(0xFFFF)));
@@ -159,14 +162,15 @@ static inline __m256i e4m3(__m256 x)
 }
 
 static inline bool block_scales_avx2(const struct cpu_quantizer *z,
-				     const uint32_t *amax, uint8_t *scales)
+				     const uint32_t *amax, float divisor,
+				     uint8_t *scales)
 {
-	const __m256 divisor = _mm256_set1_ps(z->largest_code);
 	__m256i bytes[2], words, bad = _mm256_setzero_si256();
 
 	for (int i = 0; i < 2; i++) {
 		const __m256i bits = _mm256_load_si256((const __m256i *)amax + i);
-		const __m256 ratio = _mm256_div_ps(_mm256_castsi256_ps(bits), divisor);
+		const __m256 ratio =
+		    _mm256_div_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(divisor));
 		const __m256 clamped =
 		    _mm256_min_ps(_mm256_max_ps(ratio, _mm256_set1_ps(0x1p-9f)),
 				  _mm256_set1_ps(448.0f));
@@ -187,13 +191,12 @@ static inline bool block_scales_avx2(const struct cpu_quantizer *z,
 /* ---- codes -------------------------------------------------------------- */
 
 /*
- * Codes 0 - 15 of 8 fp32, in 32-bit lanes.  The limit to try is the 3rd, then
- * 1 + (0 or 4), then 0, 2, 4 or 6.
+ * Codes 0 - 7 of the magnitudes of 8 fp32, in 32-bit lanes.  The limit to try is the
+ * 3rd, then 1 + (0 or 4), then 0, 2, 4 or 6.
  */
-static inline __m256i codes_wide(const int32_t limit[8], __m256i x)
+static inline __m256i size_codes(const int32_t limit[8], __m256i size)
 {
 	const __m256i from_0 = load(limit), from_1 = load(limit + 1);
-	const __m256i size = _mm256_and_si256(x, _mm256_set1_epi32(0x7FFFFFFF));
 	__m256i at, over;
 
 	over = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(limit[3]));
@@ -201,9 +204,15 @@ static inline __m256i codes_wide(const int32_t limit[8], __m256i x)
 	over = _mm256_cmpgt_epi32(size, _mm256_permutevar8x32_epi32(from_1, at));
 	at = _mm256_or_si256(at, _mm256_and_si256(over, _mm256_set1_epi32(2)));
 	over = _mm256_cmpgt_epi32(size, _mm256_permutevar8x32_epi32(from_0, at));
-	at = _mm256_sub_epi32(at, over);
+	return _mm256_sub_epi32(at, over);
+}
+
+/* Codes 0 - 15 of 8 fp32, in 32-bit lanes. */
+static inline __m256i codes_wide(const int32_t limit[8], __m256i x)
+{
 	return _mm256_or_si256(
-	    at, _mm256_and_si256(_mm256_srli_epi32(x, 28), _mm256_set1_epi32(8)));
+	    size_codes(limit, magnitudes_wide_avx2(x)),
+	    _mm256_and_si256(_mm256_srli_epi32(x, 28), _mm256_set1_epi32(8)));
 }
 
 /* Codes of one block of 16-bit floats.  at = bytes 2c, 2c + 1 of limit c. */
@@ -290,6 +299,53 @@ static inline void block_codes_narrow_avx2(const struct cpu_quantizer *z,
 #define WIDE 0
 #include "backend/cpu/quantize.inc.h"
 
+/* ---- errors of scales --------------------------------------------------- */
+
+static inline __m256i add_floats(__m256i a, __m256i b)
+{
+	return _mm256_castps_si256(
+	    _mm256_add_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)));
+}
+
+/* The weighted squares of the errors of half a block under scale byte s. */
+static inline __m256i squares(const struct cpu_quantizer *z, const uint8_t *x,
+			      const float *weights, float unit, uint8_t s)
+{
+	const __m256i size = magnitudes_wide_avx2(load(x));
+	const __m256 value = _mm256_permutevar8x32_ps(
+	    _mm256_load_ps(z->value[s]), size_codes(z->limit.wide[s], size));
+	__m256 e = _mm256_sub_ps(_mm256_castsi256_ps(size), value);
+
+	e = _mm256_mul_ps(e, _mm256_set1_ps(unit));
+	e = _mm256_mul_ps(e, e);
+	if (weights)
+		e = _mm256_mul_ps(e, _mm256_loadu_ps(weights));
+	return _mm256_castps_si256(e);
+}
+
+static inline void block_errors_avx2(const struct cpu_quantizer *z, const uint8_t *x,
+				     const float *weights, const float unit[16],
+				     const uint8_t scales[16], float errors[16])
+{
+	for (int half = 0; half < 2; half++) {
+		__m256i v[8];
+
+		for (int i = 0; i < 8; i++) {
+			const int b = 8 * half + i;
+			const float *by = weights ? weights + 16 * b : NULL;
+
+			v[i] =
+			    add_floats(squares(z, x + 64 * b, by, unit[b], scales[b]),
+				       squares(z, x + 64 * b + 32, by ? by + 8 : NULL,
+					       unit[b], scales[b]));
+		}
+		_mm256_store_si256((__m256i *)(void *)(errors + 8 * half),
+				   JOIN_TREE(add_floats, v));
+	}
+}
+
+#include "backend/cpu/quantize_search.inc.h"
+
 void cpu_quantize_ops_avx2(struct cpu_quantize_ops *ops)
 {
 	ops->amax[NIB_DTYPE_FP32] = amax_wide_avx2;
@@ -298,6 +354,7 @@ void cpu_quantize_ops_avx2(struct cpu_quantize_ops *ops)
 	ops->quantize[NIB_DTYPE_FP32] = quantize_wide_avx2;
 	ops->quantize[NIB_DTYPE_FP16] = quantize_narrow_avx2;
 	ops->quantize[NIB_DTYPE_BF16] = quantize_narrow_avx2;
+	ops->quantize_search = quantize_search_avx2;
 	cpu_dequantize_ops_avx2(ops);
 	cpu_scale_ops_avx2(ops);
 }

@@ -8,9 +8,12 @@
  * scales and subnormals are all in the limits.
  */
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/quantize_ops.h"
+#include "format/e4m3.h"
+#include "format/quantize_ref.h"
 
 #define FN(name) name##_avx512bw
 
@@ -48,49 +51,27 @@ static inline uint32_t largest_narrow_avx512bw(__m512i v)
 	return _mm512_reduce_max_epu32(_mm512_and_si512(v, _mm512_set1_epi32(0xFFFF)));
 }
 
-/* ---- block maxima: a transposing tree of 16 blocks ---------------------- */
+/* ---- transposing trees of 16 blocks: maxima, sums ------------------------ */
 
-/* 256-bit halves: a0 a1 | b0 b1 -> max(a0, a1) | max(b0, b1), 32-bit lanes */
-static inline __m512i max_halves_32(__m512i a, __m512i b)
-{
-	return _mm512_max_epu32(_mm512_shuffle_i64x2(a, b, 0x44),
-				_mm512_shuffle_i64x2(a, b, 0xEE));
-}
-
+/* 256-bit halves: a0 a1 | b0 b1 -> op(a0, a1) | op(b0, b1) */
+#define JOIN_HALVES(op, a, b)                                                          \
+	op(_mm512_shuffle_i64x2(a, b, 0x44), _mm512_shuffle_i64x2(a, b, 0xEE))
 /* The same for 128-bit quarters: a0 a1 a2 a3 | b0 .. -> a01 a23 b01 b23. */
-static inline __m512i max_quarters_32(__m512i a, __m512i b)
-{
-	return _mm512_max_epu32(_mm512_shuffle_i64x2(a, b, 0x88),
-				_mm512_shuffle_i64x2(a, b, 0xDD));
-}
-
-static inline __m512i max_quarters_16(__m512i a, __m512i b)
-{
-	return _mm512_max_epu16(_mm512_shuffle_i64x2(a, b, 0x88),
-				_mm512_shuffle_i64x2(a, b, 0xDD));
-}
-
+#define JOIN_QUARTERS(op, a, b)                                                        \
+	op(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xDD))
 /* Makes 2 lanes of a and 2 of b from the 4 of each, in every quarter. */
-static inline __m512i max_pairs_32(__m512i a, __m512i b)
-{
-	return _mm512_max_epu32(_mm512_unpacklo_epi64(a, b),
-				_mm512_unpackhi_epi64(a, b));
-}
-
-static inline __m512i max_pairs_16(__m512i a, __m512i b)
-{
-	return _mm512_max_epu16(_mm512_unpacklo_epi64(a, b),
-				_mm512_unpackhi_epi64(a, b));
-}
-
+#define JOIN_PAIRS(op, a, b)                                                           \
+	op(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
 /* The same for 2 lanes of two blocks: 1 each of a's two, then of b's. */
-static inline void split_singles(__m512i a, __m512i b, __m512i *even, __m512i *odd)
-{
-	const __m512 x = _mm512_castsi512_ps(a), y = _mm512_castsi512_ps(b);
+#define JOIN_SINGLES(op, a, b) op(shuffle_lanes(a, b, 0x88), shuffle_lanes(a, b, 0xDD))
+#define shuffle_lanes(a, b, lanes)                                                     \
+	_mm512_castps_si512(                                                           \
+	    _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), lanes))
 
-	*even = _mm512_castps_si512(_mm512_shuffle_ps(x, y, 0x88));
-	*odd = _mm512_castps_si512(_mm512_shuffle_ps(x, y, 0xDD));
-}
+/* four[i], quarter j: 4 lanes of block 4 * i + j.  32-bit lane i: block i. */
+#define JOIN_FOURS(op, four)                                                           \
+	transpose(JOIN_SINGLES(op, JOIN_PAIRS(op, (four)[0], (four)[1]),               \
+			       JOIN_PAIRS(op, (four)[2], (four)[3])))
 
 /* The 4 by 4 transpose of the 32-bit lanes. */
 static inline __m512i transpose(__m512i v)
@@ -101,7 +82,7 @@ static inline __m512i transpose(__m512i v)
 
 static inline void block_amax_wide_avx512bw(const uint8_t *x, uint32_t *amax)
 {
-	__m512i four[4], even, odd;
+	__m512i four[4];
 
 	for (int i = 0; i < 4; i++) {
 		const uint8_t *at = x + 256 * i;
@@ -110,30 +91,26 @@ static inline void block_amax_wide_avx512bw(const uint8_t *x, uint32_t *amax)
 		const __m512i c = magnitudes_wide_avx512bw(load(at + 128));
 		const __m512i d = magnitudes_wide_avx512bw(load(at + 192));
 
-		/* quarter j: 4 lanes of block 4*i + j */
-		four[i] = max_quarters_32(max_halves_32(a, b), max_halves_32(c, d));
+		four[i] = JOIN_QUARTERS(max_wide_avx512bw,
+					JOIN_HALVES(max_wide_avx512bw, a, b),
+					JOIN_HALVES(max_wide_avx512bw, c, d));
 	}
-	/* quarter j: lane i is block 4*i + j */
-	split_singles(max_pairs_32(four[0], four[1]), max_pairs_32(four[2], four[3]),
-		      &even, &odd);
-	_mm512_store_si512(amax, transpose(_mm512_max_epu32(even, odd)));
+	_mm512_store_si512(amax, JOIN_FOURS(max_wide_avx512bw, four));
 }
 
 static inline void block_amax_narrow_avx512bw(const uint8_t *x, uint32_t *amax)
 {
-	__m512i four[4], even, odd, both;
+	__m512i four[4], both;
 
 	for (int i = 0; i < 4; i++) {
 		const uint8_t *at = x + 128 * i;
 		const __m512i a = magnitudes_narrow_avx512bw(load(at));
 		const __m512i b = magnitudes_narrow_avx512bw(load(at + 64));
 
-		/* quarter j: 8 lanes of block 4*i + j */
-		four[i] = max_quarters_16(a, b);
+		/* quarter j: 8 lanes of block 4 * i + j */
+		four[i] = JOIN_QUARTERS(max_narrow_avx512bw, a, b);
 	}
-	split_singles(max_pairs_16(four[0], four[1]), max_pairs_16(four[2], four[3]),
-		      &even, &odd);
-	both = transpose(_mm512_max_epu16(even, odd));
+	both = JOIN_FOURS(max_narrow_avx512bw, four);
 	both = _mm512_max_epu16(both, _mm512_srli_epi32(both, 16));
 	_mm512_store_si512(amax, _mm512_and_si512(both, _mm512_set1_epi32(0xFFFF)));
 }
@@ -172,11 +149,12 @@ static inline __m512i e4m3(__m512 x)
 }
 
 static inline bool block_scales_avx512bw(const struct cpu_quantizer *z,
-					 const uint32_t *amax, uint8_t *scales)
+					 const uint32_t *amax, float divisor,
+					 uint8_t *scales)
 {
 	const __m512i bits = _mm512_load_si512(amax);
 	const __m512 ratio =
-	    _mm512_div_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(z->largest_code));
+	    _mm512_div_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(divisor));
 	const __m512 clamped = _mm512_min_ps(
 	    _mm512_max_ps(ratio, _mm512_set1_ps(0x1p-9f)), _mm512_set1_ps(448.0f));
 	const __mmask16 zero = _mm512_testn_epi32_mask(bits, bits);
@@ -191,16 +169,15 @@ static inline bool block_scales_avx512bw(const struct cpu_quantizer *z,
 /* ---- codes -------------------------------------------------------------- */
 
 /*
- * Codes 0 - 15 of one fp32 block, in 32-bit lanes.  The limit to try is the
- * 3rd, then 1 + (0 or 4), then 0, 2, 4 or 6.
+ * Codes 0 - 7 of the magnitudes of one fp32 block, in 32-bit lanes.  The limit to try
+ * is the 3rd, then 1 + (0 or 4), then 0, 2, 4 or 6.
  */
-static inline __m512i codes_wide(const int32_t limit[8], __m512i x)
+static inline __m512i size_codes(const int32_t limit[8], __m512i size)
 {
 	const __m512i from_0 =
 	    _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)limit));
 	const __m512i from_1 =
 	    _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(limit + 1)));
-	const __m512i size = _mm512_and_si512(x, _mm512_set1_epi32(0x7FFFFFFF));
 	__mmask16 over;
 	__m512i at;
 
@@ -209,10 +186,16 @@ static inline __m512i codes_wide(const int32_t limit[8], __m512i x)
 	over = _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, from_1));
 	at = _mm512_mask_add_epi32(at, over, at, _mm512_set1_epi32(2));
 	over = _mm512_cmpgt_epi32_mask(size, _mm512_permutexvar_epi32(at, from_0));
-	at = _mm512_mask_add_epi32(at, over, at, _mm512_set1_epi32(1));
-	/* Bit 3 is the sign: 8 ? x >> 28 : at. */
-	return _mm512_ternarylogic_epi32(at, _mm512_srli_epi32(x, 28),
-					 _mm512_set1_epi32(8), 0xD8);
+	return _mm512_mask_add_epi32(at, over, at, _mm512_set1_epi32(1));
+}
+
+/* Codes 0 - 15 of one fp32 block, in 32-bit lanes. */
+static inline __m512i codes_wide(const int32_t limit[8], __m512i x)
+{
+	/* Bit 3 is the sign: 8 ? x >> 28 : code. */
+	return _mm512_ternarylogic_epi32(size_codes(limit, magnitudes_wide_avx512bw(x)),
+					 _mm512_srli_epi32(x, 28), _mm512_set1_epi32(8),
+					 0xD8);
 }
 
 /* The same for two blocks of 16-bit floats, whose limits a and b point to. */
@@ -308,6 +291,55 @@ static inline void block_codes_narrow_avx512bw(const struct cpu_quantizer *z,
 #define WIDE 0
 #include "backend/cpu/quantize.inc.h"
 
+/* ---- errors of scales --------------------------------------------------- */
+
+static inline __m512i add_floats(__m512i a, __m512i b)
+{
+	return _mm512_castps_si512(
+	    _mm512_add_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
+}
+
+/* The weighted squares of the errors of block b under scale byte s. */
+static inline __m512i squares(const struct cpu_quantizer *z, const uint8_t *x,
+			      const float *weights, float unit, uint8_t s)
+{
+	const __m512i size = magnitudes_wide_avx512bw(load(x));
+	const __m512 values = _mm512_castps256_ps512(_mm256_load_ps(z->value[s]));
+	const __m512 value =
+	    _mm512_permutexvar_ps(size_codes(z->limit.wide[s], size), values);
+	__m512 e = _mm512_sub_ps(_mm512_castsi512_ps(size), value);
+
+	e = _mm512_mul_ps(e, _mm512_set1_ps(unit));
+	e = _mm512_mul_ps(e, e);
+	if (weights)
+		e = _mm512_mul_ps(e, _mm512_loadu_ps(weights));
+	return _mm512_castps_si512(e);
+}
+
+static inline void block_errors_avx512bw(const struct cpu_quantizer *z,
+					 const uint8_t *x, const float *weights,
+					 const float unit[16], const uint8_t scales[16],
+					 float errors[16])
+{
+	__m512i four[4];
+
+	for (int i = 0; i < 4; i++) {
+		__m512i v[4];
+
+		for (int j = 0; j < 4; j++) {
+			const int b = 4 * i + j;
+
+			v[j] = squares(z, x + 64 * b, weights ? weights + 16 * b : NULL,
+				       unit[b], scales[b]);
+		}
+		four[i] = JOIN_QUARTERS(add_floats, JOIN_HALVES(add_floats, v[0], v[1]),
+					JOIN_HALVES(add_floats, v[2], v[3]));
+	}
+	_mm512_store_si512(errors, JOIN_FOURS(add_floats, four));
+}
+
+#include "backend/cpu/quantize_search.inc.h"
+
 /* ---- dequantise --------------------------------------------------------- */
 
 static void dequantize_fp32(const struct cpu_dequantizer *table, const uint8_t *codes,
@@ -397,6 +429,7 @@ void cpu_quantize_ops_avx512bw(struct cpu_quantize_ops *ops)
 	ops->quantize[NIB_DTYPE_FP32] = quantize_wide_avx512bw;
 	ops->quantize[NIB_DTYPE_FP16] = quantize_narrow_avx512bw;
 	ops->quantize[NIB_DTYPE_BF16] = quantize_narrow_avx512bw;
+	ops->quantize_search = quantize_search_avx512bw;
 	ops->dequantize[NIB_DTYPE_FP32] = dequantize_fp32;
 	ops->dequantize[NIB_DTYPE_FP16] = dequantize_16bit;
 	ops->dequantize[NIB_DTYPE_BF16] = dequantize_16bit;

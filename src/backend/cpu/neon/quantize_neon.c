@@ -5,9 +5,12 @@
  * is looked up byte by byte.
  */
 #include <arm_neon.h>
+#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/quantize_ops.h"
+#include "format/e4m3.h"
+#include "format/quantize_ref.h"
 
 #define FN(name) name##_neon
 
@@ -113,15 +116,16 @@ static inline uint32x4_t e4m3(float32x4_t x)
 }
 
 static inline bool block_scales_neon(const struct cpu_quantizer *z,
-				     const uint32_t *amax, uint8_t *scales)
+				     const uint32_t *amax, float divisor,
+				     uint8_t *scales)
 {
 	uint32x4_t most = vdupq_n_u32(0);
 	uint16x4_t words[4];
 
 	for (int i = 0; i < 4; i++) {
 		const uint32x4_t bits = vld1q_u32(amax + 4 * i);
-		const float32x4_t ratio = vdivq_f32(vreinterpretq_f32_u32(bits),
-						    vdupq_n_f32(z->largest_code));
+		const float32x4_t ratio =
+		    vdivq_f32(vreinterpretq_f32_u32(bits), vdupq_n_f32(divisor));
 		const float32x4_t clamped = vminq_f32(
 		    vmaxq_f32(ratio, vdupq_n_f32(0x1p-9f)), vdupq_n_f32(448.0f));
 
@@ -209,6 +213,44 @@ static inline void block_codes_narrow_neon(const struct cpu_quantizer *z,
 #define WIDE 0
 #include "backend/cpu/quantize.inc.h"
 
+/* ---- errors of scales --------------------------------------------------- */
+
+/* The weighted squares of four errors under scale byte s. */
+static inline float32x4_t squares(const struct cpu_quantizer *z, const uint8_t *x,
+				  const float *weights, float unit, uint8_t s)
+{
+	const float32x4_t size = vreinterpretq_f32_u8(magnitudes_wide_neon(load(x)));
+	float32x4_t value = vdupq_n_f32(0), e;
+
+	for (int c = 0; c < 7; c++)
+		value = vbslq_f32(vcgtq_s32(vreinterpretq_s32_f32(size),
+					    vdupq_n_s32(z->limit.wide[s][c])),
+				  vdupq_n_f32(z->value[s][c + 1]), value);
+	e = vmulq_n_f32(vsubq_f32(size, value), unit);
+	e = vmulq_f32(e, e);
+	return weights ? vmulq_f32(e, vld1q_f32(weights)) : e;
+}
+
+static inline void block_errors_neon(const struct cpu_quantizer *z, const uint8_t *x,
+				     const float *weights, const float unit[16],
+				     const uint8_t scales[16], float errors[16])
+{
+	for (int b = 0; b < 16; b++, x += 64) {
+		float32x4_t v[4];
+		float32x2_t pair;
+
+		for (int i = 0; i < 4; i++)
+			v[i] = squares(z, x + 16 * i,
+				       weights ? weights + 16 * b + 4 * i : NULL,
+				       unit[b], scales[b]);
+		v[0] = vaddq_f32(vaddq_f32(v[0], v[2]), vaddq_f32(v[1], v[3]));
+		pair = vadd_f32(vget_low_f32(v[0]), vget_high_f32(v[0]));
+		errors[b] = vpadds_f32(pair);
+	}
+}
+
+#include "backend/cpu/quantize_search.inc.h"
+
 /* ---- dequantise --------------------------------------------------------- */
 
 /* The 16 codes of 8 bytes, a byte each. */
@@ -258,6 +300,7 @@ void cpu_quantize_ops_neon(struct cpu_quantize_ops *ops)
 	ops->quantize[NIB_DTYPE_FP32] = quantize_wide_neon;
 	ops->quantize[NIB_DTYPE_FP16] = quantize_narrow_neon;
 	ops->quantize[NIB_DTYPE_BF16] = quantize_narrow_neon;
+	ops->quantize_search = quantize_search_neon;
 	ops->dequantize[NIB_DTYPE_FP32] = dequantize_fp32;
 	ops->dequantize[NIB_DTYPE_FP16] = dequantize_16bit;
 	ops->dequantize[NIB_DTYPE_BF16] = dequantize_16bit;

@@ -49,20 +49,29 @@ static void load_block(const uint8_t *from, enum nib_dtype dtype,
 		x[i] = nib_dtype_to_fp32(narrow[i], dtype);
 }
 
-static bool quantize(const struct cpu_quantizer *z, const void *x, enum nib_dtype dtype,
-		     int64_t blocks, const void *next, uint8_t *codes, uint8_t *scales)
+static bool quantize_search(const struct cpu_quantizer *z, const void *x,
+			    enum nib_dtype dtype, int64_t blocks, const float *weights,
+			    uint8_t *codes, uint8_t *scales)
 {
 	const int64_t block_bytes = dtype == NIB_DTYPE_FP32 ? 64 : 32;
 	float block[NIB_NVFP4_BLOCK];
 
-	(void)next;
 	for (int64_t i = 0; i < blocks; i++) {
 		load_block((const uint8_t *)x + i * block_bytes, dtype, block);
 		if (nib_quantize_block_ref(block, z->global, z->zero_scale, z->scales,
+					   weights ? weights + i * NIB_NVFP4_BLOCK
+						   : NULL,
 					   0, codes + 8 * i, scales + i) >= 0)
 			return false;
 	}
 	return true;
+}
+
+static bool quantize(const struct cpu_quantizer *z, const void *x, enum nib_dtype dtype,
+		     int64_t blocks, const void *next, uint8_t *codes, uint8_t *scales)
+{
+	(void)next;
+	return quantize_search(z, x, dtype, blocks, NULL, codes, scales);
 }
 
 static void dequantize_fp32(const struct cpu_dequantizer *table, const uint8_t *codes,
@@ -147,7 +156,7 @@ void cpu_quantize_ops_scalar(struct cpu_quantize_ops *ops)
 	ops->quantize[NIB_DTYPE_FP32] = quantize;
 	ops->quantize[NIB_DTYPE_FP16] = quantize;
 	ops->quantize[NIB_DTYPE_BF16] = quantize;
-	ops->quantize_any = quantize;
+	ops->quantize_search = quantize_search;
 	ops->dequantize[NIB_DTYPE_FP32] = dequantize_fp32;
 	ops->dequantize[NIB_DTYPE_FP16] = dequantize_16bit;
 	ops->dequantize[NIB_DTYPE_BF16] = dequantize_16bit;

@@ -237,22 +237,23 @@ enum nib_status cuda_amax(struct nib_device *device, const struct nib_dense *x,
 
 /* ---- quantise ------------------------------------------------------------ */
 
-/* NULL is none. */
-static enum nib_status check_global(const struct call *call,
-				    const float *global_pointer, struct nib_error *err)
+/* That options.NAME is count floats of the device; NULL is none. */
+static enum nib_status check_floats(const struct call *call, const float *floats,
+				    int64_t count, const char *name,
+				    struct nib_error *err)
 {
-	const uintptr_t begin = (uintptr_t)global_pointer;
-	const struct nib_span global = {begin,
-					begin ? begin + sizeof(*global_pointer) : 0};
+	const uintptr_t begin = (uintptr_t)floats;
+	const struct nib_span span = {
+	    begin, begin ? begin + sizeof(*floats) * (uintptr_t)count : 0};
 
-	return cuda_check_span(call->device, global, sizeof(float),
-			       nib_label("options"), "global_pointer", err);
+	return cuda_check_span(call->device, span, sizeof(*floats),
+			       nib_label("options"), name, err);
 }
 
 static enum nib_status check_quantize(const struct call *call,
 				      const struct nib_dense *x,
 				      const struct nib_fp4 *q,
-				      const float *global_pointer,
+				      const struct nib_quantize_options *options,
 				      struct nib_error *err)
 {
 	enum nib_status status;
@@ -261,7 +262,11 @@ static enum nib_status check_quantize(const struct call *call,
 	if (!status)
 		status = cuda_check_nvfp4(call->device, q, nib_label("q"), err);
 	if (!status)
-		status = check_global(call, global_pointer, err);
+		status = check_floats(call, options->global_pointer, 1,
+				      "global_pointer", err);
+	if (!status)
+		status = check_floats(call, options->column_weights, x->cols,
+				      "column_weights", err);
 	return status;
 }
 
@@ -276,18 +281,24 @@ static enum nib_status launch_quantize(const struct call *call,
 	    .q = cuda_view_nvfp4(q),
 	    .global_pointer = options->global_pointer,
 	    .global = options->global,
+	    .largest = nib_largest(options->scales),
 	    .global_of_amax = global_of_amax,
 	    .found = (void *)(uintptr_t)call->found,
 	    .zero_scale = nib_scale_ref(0, 1, options->zero_scale),
 	    .saturate = options->saturate != 0,
+	    .weights = options->column_weights,
+	    .is_mse = options->scales == NIB_SCALES_MSE,
 	};
+	const char *name =
+	    options->scales == NIB_SCALES_AMAX ? "nib_quantize" : "nib_quantize_search";
 
-	return launch(call, "nib_quantize", scale_units(&p.q), &p, err);
+	return launch(call, name, scale_units(&p.q), &p, err);
 }
 
 /* Waits for the kernels and reports what they found. */
 static enum nib_status report(const struct call *call, const struct nib_dense *x,
-			      float global, float *global_used, struct nib_error *err)
+			      const struct nib_quantize_options *options,
+			      float *global_used, struct nib_error *err)
 {
 	struct nib_quantize_found found;
 	enum nib_status status = read_found(call, &found, err);
@@ -297,10 +308,10 @@ static enum nib_status report(const struct call *call, const struct nib_dense *x
 	if (found.first_bad)
 		return fail_bad(call, x, &found, err);
 	if (global_used)
-		*global_used = nib_fp32_bits(global)
-				   ? global
+		*global_used = nib_fp32_bits(options->global)
+				   ? options->global
 				   : nib_global_ref(nib_fp32_from_bits(found.amax),
-						    NIB_SCALES_AMAX);
+						    options->scales);
 	return NIB_STATUS_OK;
 }
 
@@ -318,14 +329,10 @@ enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense 
 	struct call call;
 	enum nib_status status;
 
-	if (options->scales != NIB_SCALES_AMAX)
-		return nib_fail_argument(err, NIB_STATUS_UNSUPPORTED, "options.scales",
-					 " = %d: must be 0 (amax) on a GPU",
-					 (int)options->scales);
 	status = begin(&call, device, options->stream, err);
 	if (status)
 		return status;
-	status = check_quantize(&call, x, q, options->global_pointer, err);
+	status = check_quantize(&call, x, q, options, err);
 	if (!status && (waits || of_amax))
 		status = new_found(&call, err);
 	if (!status && of_amax)
@@ -333,7 +340,7 @@ enum nib_status cuda_quantize(struct nib_device *device, const struct nib_dense 
 	if (!status)
 		status = launch_quantize(&call, x, q, options, of_amax, err);
 	if (!status && waits)
-		status = report(&call, x, options->global, global_used, err);
+		status = report(&call, x, options, global_used, err);
 	end(&call);
 	return status;
 }
@@ -356,7 +363,8 @@ enum nib_status cuda_dequantize(struct nib_device *device, const struct nib_fp4 
 	if (!status)
 		status = cuda_check_dense(call.device, y, nib_label("y"), err);
 	if (!status)
-		status = check_global(&call, options->global_pointer, err);
+		status = check_floats(&call, options->global_pointer, 1,
+				      "global_pointer", err);
 	if (!status)
 		status = launch(&call, "nib_dequantize", scale_units(&p.q), &p, err);
 	end(&call);

@@ -8,6 +8,7 @@
  * (convert_scales: one scale), and then the block a grid further on.
  *
  *   quantize         x --ldg--> bits[16] --boundaries--> codes, scale --stg--> q
+ *   quantize_search  the same, after the errors of 2 or 9 scales (quantize_search.cuh)
  *   dequantize       codes, scale --ldg--> value table --> y[16] --stg--> y
  *   amax             x --ldg--> largest --warp, block--> atomicMax(found)
  *   convert_scales   scale --ldg--> stg
@@ -19,7 +20,7 @@
  *
  * Barriers: one __syncthreads() of amax, between the maxima of its warps and
  * that of the block; the others have none.  Shared memory: 32 bytes of amax,
- * for these maxima.  Registers: 28 to 59 (docs/kernels.md).  Roofline: the rate
+ * for these maxima.  Registers: docs/kernels.md.  Roofline: the rate
  * of memory, each input read once and each output written once.
  *
  * A code is the number of boundaries b * d that |x| has passed, where d = scale *
@@ -36,6 +37,7 @@
 #endif
 #include "quantize_block.cuh"
 #include "quantize_params.h"
+#include "quantize_search.cuh"
 
 #define NAN_BITS 0x7FC00000u
 
@@ -199,7 +201,7 @@ DEVICE float load_global(const struct nib_quantize_params &p)
 		return p.global;
 	if (p.found->amax == 0)
 		return 1.0f;
-	global = __fdiv_rn(__uint_as_float(p.found->amax), 2688.0f);
+	global = __fdiv_rn(__uint_as_float(p.found->amax), p.largest);
 	return global > 0 ? global : __uint_as_float(1);
 }
 
@@ -305,6 +307,46 @@ DEVICE void quantize_block(const struct nib_quantize_params &p, const struct pla
 	scale = encode_block(bits, amax, worst, global, p.zero_scale, codes);
 	store_codes(p.q, at, codes[0], codes[1]);
 	*at.scale = (uint8_t)scale;
+}
+
+/* As quantize_block(), with the scale of least squared error. */
+DEVICE void quantize_block_by_search(const struct nib_quantize_params &p,
+				     const struct place &at, float global)
+{
+	const int64_t col = at.group * 16;
+	uint32_t bits[16], codes[2] = {0, 0}, amax, worst, scale;
+
+	load_16(p.x, at.batch * p.x.batch_stride + at.row * p.x.row_stride + col, 16,
+		bits);
+	worst = worst_of(bits, &amax);
+	if (worst >= INFINITY_BITS && !p.saturate)
+		note_bad(p.found, bits,
+			 (at.batch * p.x.rows + at.row) * p.x.cols + col);
+	scale = scale_of_block(amax, global, p.zero_scale);
+	if (amax != 0 && amax < INFINITY_BITS)
+		scale = search_scale(bits, p.weights ? p.weights + col : NULL, amax,
+				     global, p.is_mse, scale);
+	set_codes(bits, worst, (double)e4m3_to_f32(scale) * (double)global, codes);
+	store_codes(p.q, at, codes[0], codes[1]);
+	*at.scale = (uint8_t)scale;
+}
+
+extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
+    NIB_KERNEL(quantize_search)(const __grid_constant__ struct nib_quantize_params p)
+{
+	const uint64_t all = (uint64_t)p.q.scale_bytes * p.q.batch;
+	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
+	const float global = load_global(p);
+	uint64_t i = (uint64_t)blockIdx.x * NIB_QUANTIZE_THREADS + threadIdx.x;
+
+	for (; i < all; i += stride) {
+		const struct place at = place_of(p.q, i);
+
+		if (at.is_padding)
+			*at.scale = 0;
+		else
+			quantize_block_by_search(p, at, global);
+	}
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)

@@ -46,9 +46,13 @@ struct nib_quantize_params {
 	 * is used, otherwise global. */
 	const float *global_pointer;
 	float global;
+	float largest; /* the amax whose global scale is 1 */
 	int32_t global_of_amax;
 	struct nib_quantize_found *found; /* or NULL */
-	uint8_t zero_scale;		  /* of a block of zeros */
+	/* quantize_search only: of columns, or NULL */
+	const float *weights;
+	uint8_t is_mse;	    /* or four-six */
+	uint8_t zero_scale; /* of a block of zeros */
 	uint8_t saturate;
 };
 
