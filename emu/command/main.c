@@ -47,10 +47,11 @@ static bool find_folder(const char *folder, const char *name, char *to, size_t s
 	if (access(path, R_OK))
 		return false;
 	real = realpath(folder, NULL);
-	if (real)
-		snprintf(to, size, "%s", real);
+	if (!real)
+		return false;
+	snprintf(to, size, "%s", real);
 	free(real);
-	return real;
+	return true;
 }
 
 /*

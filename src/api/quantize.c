@@ -149,7 +149,9 @@ static enum nib_status check_weights(const struct nib_device *device,
 				     const float *weights, const struct nib_fp4 *q,
 				     struct nib_error *err)
 {
-	const struct nib_span span = {(uintptr_t)weights, (uintptr_t)(weights + q->k)};
+	const uintptr_t begin = (uintptr_t)weights;
+	const struct nib_span span = {begin,
+				      begin + (uintptr_t)q->k * sizeof(*weights)};
 	static const char name[] = "options.column_weights";
 	enum nib_status status;
 

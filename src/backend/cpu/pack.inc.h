@@ -98,7 +98,7 @@ static inline void pack_nvfp4_row(const struct cpu_item *item, int64_t i,
 	const struct scale_row scales = scale_row_of(&item->a, i);
 	const int64_t chunk = cpu_chunk_blocks(item->blocks);
 	const bool in_pair = IN_PAIR(item, i - tile, in_tile);
-	struct cpu_record *out = NULL, single;
+	struct cpu_record *out = NULL, single = {0};
 	uint8_t has_nan = 0;
 
 	for (int64_t k = 0; k < item->blocks; k++, codes += 8, out += in_tile) {
