@@ -123,7 +123,7 @@ int repair_config(struct repair_plan *plan);
 
 /* ---- repair_write.c ------------------------------------------------------ */
 
-/* Where the scale of row r and group g is in a tensor of scales with cols columns. */
+/* The index of the scale of row r and group g, of scales with cols columns. */
 int64_t repair_scale_at(enum stored_scales how, int64_t cols, int64_t r, int64_t g);
 
 /*

@@ -106,7 +106,7 @@ static int are_different(const struct repair_plan *plan, int64_t first, int64_t 
 	for (int64_t i = first + 1; i < end; i++) {
 		const float *others = stored(plan, plan->fused[i], is_input, &m);
 
-		/* Where one has none, no-input-scale says so. */
+		/* The finding no-input-scale reports a layer without one. */
 		if (!numbers || !others)
 			return 0;
 		if (n != m ||

@@ -331,8 +331,9 @@ DEVICE void quantize_block_by_search(const struct nib_quantize_params &p,
 	*at.scale = (uint8_t)scale;
 }
 
-extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
-    NIB_KERNEL(quantize_search)(const __grid_constant__ struct nib_quantize_params p)
+/* One thread a block of 16 values; IS_SEARCH: its scale is the best of several. */
+template <bool IS_SEARCH>
+DEVICE void quantize_blocks(const struct nib_quantize_params &p)
 {
 	const uint64_t all = (uint64_t)p.q.scale_bytes * p.q.batch;
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
@@ -344,27 +345,23 @@ extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
 
 		if (at.is_padding)
 			*at.scale = 0;
-		else
+		else if (IS_SEARCH)
 			quantize_block_by_search(p, at, global);
+		else
+			quantize_block(p, at, global);
 	}
+}
+
+extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
+    NIB_KERNEL(quantize_search)(const __grid_constant__ struct nib_quantize_params p)
+{
+	quantize_blocks<true>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_QUANTIZE_THREADS)
     NIB_KERNEL(quantize)(const __grid_constant__ struct nib_quantize_params p)
 {
-	const uint64_t all = (uint64_t)p.q.scale_bytes * p.q.batch;
-	const uint64_t stride = (uint64_t)gridDim.x * NIB_QUANTIZE_THREADS;
-	const float global = load_global(p);
-	uint64_t i = (uint64_t)blockIdx.x * NIB_QUANTIZE_THREADS + threadIdx.x;
-
-	for (; i < all; i += stride) {
-		const struct place at = place_of(p.q, i);
-
-		if (at.is_padding)
-			*at.scale = 0;
-		else
-			quantize_block(p, at, global);
-	}
+	quantize_blocks<false>(p);
 }
 
 /* ---- dequantise ---------------------------------------------------------- */
