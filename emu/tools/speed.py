@@ -6,8 +6,9 @@ How fast the software GPU runs plain kernels, with its checkers and without.  A 
 is the folder of a libcuda.so.1, as build/cuda; several are run in alternation and
 compared.  Without --program, speed.cu is compiled by nvcc and each of its kernels is
 one row; a program is one row of all its launches in the first N seconds.  The numbers
-are millions of threads' instructions per second of processor time of the launches
-(of all threads together), the best of N runs."""
+are millions of threads' instructions per second of the launches, the best of N runs:
+by the clock on the wall, where --threads counts, and by the processors' time of all
+threads together."""
 
 import argparse
 import os
@@ -17,19 +18,19 @@ import subprocess
 import sys
 import tempfile
 
-LAUNCH = re.compile(r"^nibemu: (\d+) thread instructions, [\d.]+ s wall time, "
+LAUNCH = re.compile(r"^nibemu: (\d+) thread instructions, ([\d.]+) s wall time, "
                     r"([\d.]+) s processor time")
 
 
 def sum_launches(text):
-    """Instructions and seconds of processors in the output of NIBEMU_VERBOSE=1."""
+    """Instructions, seconds of the clock and of processors, from NIBEMU_VERBOSE=1."""
     launches = [LAUNCH.match(line) for line in text.splitlines()]
-    found = [(int(m[1]), float(m[2])) for m in launches if m]
-    return sum(i for i, _ in found), sum(s for _, s in found)
+    found = [(int(m[1]), float(m[2]), float(m[3])) for m in launches if m]
+    return tuple(sum(column) for column in zip(*found)) or (0, 0.0, 0.0)
 
 
 def run(command, library, is_unchecked, options):
-    """Runs a program once: its instructions and its seconds."""
+    """Runs a program once: its instructions and its two times, see sum_launches()."""
     env = dict(os.environ, LD_LIBRARY_PATH=library, NIBEMU_VERBOSE="1",
                NIBEMU_UNCHECKED="1" if is_unchecked else "0",
                NIBEMU_THREADS=str(options.threads))
@@ -38,10 +39,10 @@ def run(command, library, is_unchecked, options):
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE).stderr
     except subprocess.TimeoutExpired as cut:
         text = (cut.stderr or b"").decode()
-    instructions, seconds = sum_launches(text)
-    if not seconds:
+    sums = sum_launches(text)
+    if not sums[2]:
         sys.exit(f"{command[0]}: no launch has ended:\n{text}")
-    return instructions, seconds
+    return sums
 
 
 def rate(name, command, options):
@@ -50,14 +51,16 @@ def rate(name, command, options):
     for _ in range(options.runs):
         for library in options.library:
             for is_unchecked in (False, True):
-                instructions, seconds = run(command, library, is_unchecked, options)
+                count, wall, processors = run(command, library, is_unchecked, options)
                 key = library, is_unchecked
-                speed = instructions / seconds / 1e6
-                best[key] = max(best.get(key, (0, 0)), (speed, instructions))
+                speeds = count / wall / 1e6, count / processors / 1e6
+                best[key] = [max(*pair) for pair in
+                             zip(best.get(key, (0, 0)), speeds)]
     for library in options.library:
         checked, unchecked = best[library, False], best[library, True]
-        print(f"| {name} | {library} | {checked[1] / 1e6:.1f} | {checked[0]:.0f} "
-              f"| {unchecked[0]:.0f} | {unchecked[0] / checked[0]:.2f} |", flush=True)
+        print(f"| {name} | {library} | {count / 1e6:.1f} | {checked[0]:.0f} "
+              f"| {unchecked[0]:.0f} | {checked[1]:.0f} | {unchecked[1]:.0f} "
+              f"| {unchecked[1] / checked[1]:.2f} |", flush=True)
 
 
 def main():
@@ -68,8 +71,9 @@ def main():
     parser.add_argument("--program", action="append", default=[])
     parser.add_argument("library", nargs="+")
     options = parser.parse_args()
-    print("| program | library | thread-instructions, M | checked, M/s "
-          "| unchecked, M/s | ratio |\n|---|---|---|---|---|---|")
+    print("| program | library | thread-instructions, M | checked, M/s | unchecked, M/s "
+          "| checked, M/s of a core | unchecked, M/s of a core | ratio |\n"
+          "|---|---|---|---|---|---|---|---|")
     for program in options.program:
         rate(pathlib.Path(program).name, [program], options)
     if options.program:
