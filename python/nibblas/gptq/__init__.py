@@ -116,7 +116,7 @@ def _origin(path, windows, settings):
 
 
 def quantize(path: str, out: str, calibration: str, *, windows: int = 128,
-             length: int = 512, seed: int = 0, damping: float = 0.01,
+             length: int = 512, seed: int = 0, damping: float = 0.1,
              block_size: int = 128, act_order: bool = False,
              scales: str = "mse", choose_scales: str = "search", target: str = "dense",
              activations: str = "dense", min_tokens: int = 256,

@@ -26,8 +26,8 @@ def _parser():
     add("--windows", type=int, default=128, help="windows of the text (128)")
     add("--length", type=int, default=512, help="tokens of each (512)")
     add("--seed", type=int, default=0, help="of the windows' places (0)")
-    add("--damping", type=float, default=0.01,
-        help="of the Hessian's diagonal, times its mean (0.01)")
+    add("--damping", type=float, default=0.1,
+        help="of the Hessian's diagonal, times its mean (0.1)")
     add("--block-size", type=int, default=128,
         help="columns before the rest is updated (128)")
     add("--act-order", action="store_true",
