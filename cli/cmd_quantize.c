@@ -29,7 +29,7 @@ struct quantize_args {
 	enum nib_checkpoint checkpoint;
 	enum nib_scales scales;
 	int method;
-	const char *calibration;
+	const char *calibration, *budget;
 	int saturate, no_share, force, dry_run;
 };
 
@@ -65,6 +65,7 @@ struct job {
 	struct quantizer *quantizer;
 	struct nib_writer *writer;
 	struct table *table;
+	struct budget budget; /* bits 0: none */
 	/* for the summary */
 	double bytes_in, bytes_out, worst_db, sum_db;
 	const char *worst_name;
@@ -73,11 +74,29 @@ struct job {
 
 /* ---- rows ---------------------------------------------------------------- */
 
+/* Bytes of a layer or tensor of the output. */
+static double output_bytes(const struct selected *item)
+{
+	const double rows = (double)item->rows, elems = rows * (double)item->k;
+
+	if (!item->layer)
+		return (double)item->tensor->bytes;
+	return item->format == SELECT_FP8 ? elems + 4 * rows
+					  : tensor_layer_bytes(elems);
+}
+
 static double item_bytes(const struct selected *item)
 {
 	return item->layer ? (double)item->rows * (double)item->k *
 				 (double)nib_dtype_bytes(item->dtype)
 			   : (double)item->tensor->bytes;
+}
+
+static const char *format_name(const struct selected *item)
+{
+	if (!item->layer)
+		return item->tensor->dtype;
+	return item->format == SELECT_FP8 ? "FP8" : "NVFP4";
 }
 
 static void put_shape(struct table *table, const struct selected *item)
@@ -94,9 +113,7 @@ static void put_row(struct job *job, const struct selected *item,
 		    const struct tensor_error *error)
 {
 	const struct nib_file_tensor *t = item->tensor;
-	const double elems = (double)item->rows * (double)item->k;
-	const double in = item_bytes(item);
-	const double out = item->layer ? tensor_layer_bytes(elems) : in;
+	const double in = item_bytes(item), out = output_bytes(item);
 	double db = error ? tensor_sqnr_db(error) : INFINITY;
 	struct table *table = job->table;
 
@@ -120,12 +137,13 @@ static void put_row(struct job *job, const struct selected *item,
 	else
 		table_shape(table, "shape", t->shape, t->rank);
 	table_text(table, "from", t->dtype);
-	table_text(table, "to", item->layer ? "NVFP4" : t->dtype);
+	table_text(table, "to", format_name(item));
 	table_int(table, "bytes_in", (int64_t)in);
 	table_int(table, "bytes_out", (int64_t)out);
 	table_text(table, "reason", item->reason);
 	if (error) {
-		table_number(table, "global", (double)item->global);
+		if (item->format == SELECT_NVFP4)
+			table_number(table, "global", (double)item->global);
 		table_number(table, "sqnr_db", db);
 		table_number(table, "cosine", tensor_cosine(error));
 		table_number(table, "max_error", error->worst);
@@ -136,9 +154,31 @@ static void put_row(struct job *job, const struct selected *item,
 	table_end_row(table);
 }
 
+/* What --budget has chosen. */
+static void put_budget(struct job *job)
+{
+	const struct selection *s = &job->selection;
+	const struct budget *b = &job->budget;
+	int64_t fp8 = 0, kept = 0;
+
+	for (int64_t i = 0; i < s->count; i++) {
+		fp8 += s->items[i].format == SELECT_FP8;
+		kept += s->items[i].format == SELECT_KEPT;
+	}
+	table_note(job->table,
+		   "budget: %.4f of %g bits a weight; %lld layer%s FP8, %lld tensor%s "
+		   "kept",
+		   b->mean_bits, b->bits, (long long)fp8, cli_s(fp8), (long long)kept,
+		   cli_s(kept));
+	table_note(job->table,
+		   "sum of relative squared errors: %.6g; no choice has less than %.6g",
+		   b->error, b->bound);
+}
+
 static void put_summary(struct job *job)
 {
 	const struct selection *s = &job->selection;
+	const char *formats = job->budget.bits > 0 ? "NVFP4 or FP8" : "NVFP4";
 	int64_t small = 0, exact = s->quantised - job->inexact;
 	char in[CLI_SIZE_TEXT], out[CLI_SIZE_TEXT];
 
@@ -147,15 +187,17 @@ static void put_summary(struct job *job)
 	if (small)
 		table_note(job->table, "and %lld tensor%s that %s no matrix: copied",
 			   (long long)small, cli_s(small), small == 1 ? "is" : "are");
+	if (job->budget.bits > 0)
+		put_budget(job);
 	if (job->args->dry_run) {
-		table_note(job->table, "%lld of %lld tensors would be NVFP4",
-			   (long long)s->quantised, (long long)s->count);
+		table_note(job->table, "%lld of %lld tensors would be %s",
+			   (long long)s->quantised, (long long)s->count, formats);
 		return;
 	}
 	table_note(job->table,
-		   "%lld of %lld tensors are NVFP4 now; %s -> %s (%.2f times "
+		   "%lld of %lld tensors are %s now; %s -> %s (%.2f times "
 		   "smaller)",
-		   (long long)s->quantised, (long long)s->count,
+		   (long long)s->quantised, (long long)s->count, formats,
 		   cli_size_text(job->bytes_in, in), cli_size_text(job->bytes_out, out),
 		   job->bytes_out > 0 ? job->bytes_in / job->bytes_out : 1);
 	if (job->inexact)
@@ -242,6 +284,21 @@ static int find_globals(struct job *job)
 	return CLI_OK;
 }
 
+/* Chooses the formats of layers for --budget. */
+static int choose_formats(struct job *job)
+{
+	const struct selection *s = &job->selection;
+
+	for (int64_t i = 0; i < s->count; i++) {
+		int code = s->items[i].layer
+			       ? quantizer_errors(job->quantizer, &s->items[i])
+			       : CLI_OK;
+		if (code)
+			return code;
+	}
+	return budget_choose(&job->selection, &job->budget);
+}
+
 static enum nib_status declare_metadata(struct job *job, struct nib_error *err)
 {
 	static const char *const zero_scales[] = {"modelopt", "compressed-tensors",
@@ -294,6 +351,33 @@ static enum nib_status declare_across(struct job *job, const struct selected *it
 	return status;
 }
 
+/* Codes and the scales of rows, [n] in ModelOpt's format. */
+static enum nib_status declare_fp8(struct job *job, const struct selected *item,
+				   struct nib_error *err)
+{
+	const struct nib_layer_suffixes *names = nib_naming_suffixes(NIB_NAMING_FP8);
+	const int64_t shapes[2][2] = {{item->rows, item->k}, {item->rows, 1}};
+	const int ranks[2] = {
+	    2, job->how.checkpoint == NIB_CHECKPOINT_MODELOPT ? 1 : 2};
+	enum nib_status status = NIB_STATUS_OK;
+
+	for (int i = 0; i < 2 && !status; i++) {
+		char *name;
+
+		if (asprintf(&name, "%s%s", item->layer,
+			     i ? names->scales : names->codes) < 0) {
+			*err = (struct nib_error){NIB_STATUS_OUT_OF_MEMORY,
+						  .message = "no memory for names"};
+			return err->status;
+		}
+		status =
+		    nib_writer_declare(job->writer, name, i ? "F32" : "F8_E4M3",
+				       ranks[i], shapes[i], err);
+		free(name);
+	}
+	return status;
+}
+
 static enum nib_status declare(struct job *job, const struct selected *item,
 			       struct nib_error *err)
 {
@@ -301,6 +385,8 @@ static enum nib_status declare(struct job *job, const struct selected *item,
 
 	if (item->is_across)
 		return declare_across(job, item, err);
+	if (item->layer && item->format == SELECT_FP8)
+		return declare_fp8(job, item, err);
 	if (item->is_stack)
 		return nib_writer_declare_stack(
 		    job->writer, job->how.checkpoint, item->layer,
@@ -419,25 +505,35 @@ static int write_folder(struct job *job)
 	return code ? code : out_folder_commit(&job->out);
 }
 
+/* Before the work, so that a place that cannot be written costs none. */
+static int begin_output(struct job *job)
+{
+	if (job->config.folder)
+		return out_folder_begin(&job->out, job->out_path);
+	leftovers_name(job->out_path, strlen(job->out_path));
+	return CLI_OK;
+}
+
 static int run_passes(struct job *job)
 {
 	const struct selection *s = &job->selection;
+	const int has_budget = job->budget.bits > 0, writes = !job->args->dry_run;
+	const int passes = 1 + has_budget + writes;
 	struct nib_error err;
 	double total = 0;
 	int code;
 
 	for (int64_t i = 0; i < s->count; i++)
-		total += item_bytes(&s->items[i]) * (s->items[i].layer ? 2 : 1);
+		total += item_bytes(&s->items[i]) * (s->items[i].layer ? passes : writes);
 	if (quantizer_new(job->device, s, &job->how, &job->quantizer, &err))
 		return cli_fail(NULL, &err);
-	/* Before the work, so that a place that cannot be written costs none. */
-	code = job->config.folder ? out_folder_begin(&job->out, job->out_path) : CLI_OK;
-	if (!job->config.folder)
-		leftovers_name(job->out_path, strlen(job->out_path));
+	code = writes ? begin_output(job) : CLI_OK;
 	progress_begin("quantising", total, 1);
 	if (!code)
 		code = find_globals(job);
-	if (!code)
+	if (!code && has_budget)
+		code = choose_formats(job);
+	if (!code && writes)
 		code = job->config.folder ? write_folder(job)
 					  : write_file(job, job->out_path, 0);
 	nib_writer_discard(job->writer);
@@ -503,10 +599,10 @@ static int quantize(struct job *job)
 	if (code)
 		return code;
 	job->table = table_new(columns, job->args->shared.format, 0);
-	for (int64_t i = 0; i < s->count && job->args->dry_run; i++)
-		put_row(job, &s->items[i], NULL);
-	if (!job->args->dry_run)
+	if (!job->args->dry_run || job->budget.bits > 0)
 		code = run_passes(job);
+	for (int64_t i = 0; i < s->count && job->args->dry_run && !code; i++)
+		put_row(job, &s->items[i], NULL);
 	if (!code)
 		put_summary(job);
 	if (!code && job->config.model)
@@ -591,13 +687,16 @@ static int run_quantize(const void *args_)
 				      ? (enum nib_zero_scale)args->checkpoint
 				      : (enum nib_zero_scale)args->zero_scale,
 		    .scales = args->scales,
-		    .saturate = args->saturate},
+		    .saturate = args->saturate,
+		    .has_fp8 = args->budget != NULL},
 	};
 	struct nib_error err;
 	int code;
 
 	if (args->method)
 		return name_gptq(args);
+	if (args->budget && budget_read(args->budget, &job.budget.bits))
+		return CLI_USAGE;
 	if (nib_file_open(job.in_path, &job.file, &err))
 		return cli_fail_input(NULL, &err);
 	config_read(&job.config, job.in_path);
@@ -630,6 +729,9 @@ static const struct cli_option options[] = {
      .help = "round each value to the nearest; gptq, with a calibration text, is "
 	     "python3 -m nibblas.gptq"},
     {"calibration", OPT_FILE, ARG(calibration), "FILE", .help = "the text of gptq"},
+    {"budget", OPT_TEXT, ARG(budget), "BITS",
+     .help = "at most this many bits a weight in the mean, 4.5 to 16: layers that "
+	     "NVFP4 changes most become FP8 or are copied"},
     {"include", OPT_TEXTS, ARG(select.include), "GLOB,...",
      .help = "quantise only tensors whose names match"},
     {"exclude", OPT_TEXTS, ARG(select.exclude), "GLOB,...",
@@ -674,6 +776,13 @@ const struct cli_command command_quantize = {
 	"config.json stays: embeddings, GPT-2's Conv1D, layers whose weight the\n"
 	"model reads.  A folder in which nothing can be loaded is refused.\n"
 	"\n"
+	"--budget keeps more bits where they remove most error: the layers, of\n"
+	"NVFP4 (4.5 bits a weight), FP8 (8, and 32 a row) or as they were, have\n"
+	"at most BITS a weight in the mean and a small sum of squared errors,\n"
+	"each over the squares of its layer.  Layers that engines fuse and the\n"
+	"experts of a layer have one format; experts are never FP8.  --dry-run\n"
+	"then reads the weights, and says what would be chosen.\n"
+	"\n"
 	"Fused experts (experts.gate_up_proj, experts.down_proj) become one\n"
 	"layer for each expert and projection, as engines load them; other 3-D\n"
 	"weights of experts stay stacks.  Experts stored as [experts, k, n]\n"
@@ -684,7 +793,8 @@ const struct cli_command command_quantize = {
 		"nib quantize in.safetensors out.safetensors --dry-run\n"
 		"nib quantize in.safetensors out.safetensors --include '*.mlp.*'\n"
 		"nib quantize in.safetensors out.safetensors \\\n"
-		"    --format-out compressed-tensors --exclude '*lm_head*'\n",
+		"    --format-out compressed-tensors --exclude '*lm_head*'\n"
+		"nib quantize model-dir mixed-dir --budget 5\n",
     .groups = (const struct cli_group[]){{"Quantising", options, 0},
 					 CLI_DEVICE_GROUPS,
 					 CLI_LAST_GROUPS},

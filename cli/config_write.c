@@ -179,6 +179,107 @@ json_t *config_make(enum nib_checkpoint format, json_t *ignore, int has_inputs)
 		   : compressed_config(ignore, has_inputs);
 }
 
+/* ---- several formats ----------------------------------------------------- */
+
+#define FP8_ALGORITHM "FP8_PER_CHANNEL_PER_TOKEN"
+
+static int has_fp8(const struct selection *s)
+{
+	for (int64_t i = 0; i < s->count; i++)
+		if (s->items[i].layer && s->items[i].format == SELECT_FP8)
+			return 1;
+	return 0;
+}
+
+/* The names of the layers of a format. */
+static json_t *list_layers(const struct selection *s, enum select_format format)
+{
+	json_t *list = json_array();
+
+	for (int64_t i = 0; i < s->count; i++)
+		if (s->items[i].layer && s->items[i].format == format)
+			json_array_append_new(list, json_string(s->items[i].layer));
+	return list;
+}
+
+/* What ModelOpt says of each layer. */
+static json_t *quantised_layers(const struct selection *s)
+{
+	json_t *layers = json_object();
+
+	for (int64_t i = 0; i < s->count; i++) {
+		const struct selected *item = &s->items[i];
+
+		if (item->layer)
+			json_object_set_new(
+			    layers, item->layer,
+			    item->format == SELECT_FP8
+				? json_pack("{s:s}", "quant_algo", FP8_ALGORITHM)
+				: json_pack("{s:s, s:i}", "quant_algo", "W4A16_NVFP4",
+					    "group_size", NIB_NVFP4_BLOCK));
+	}
+	return layers;
+}
+
+/* As ModelOpt writes the group: vLLM quantises x by token, without a scale in the
+ * file. */
+static json_t *modelopt_fp8(void)
+{
+	return json_pack("{s:{s:b, s:i, s:s}, s:{s:b, s:i, s:s, s:s}}",
+			 "input_activations", "dynamic", 0, "num_bits", 8, "type",
+			 "float", "weights", "dynamic", 0, "num_bits", 8, "type",
+			 "float", "strategy", "channel");
+}
+
+/* x stays as it is. */
+static json_t *compressed_fp8(void)
+{
+	return json_pack("{s:n, s:n, s:s, s:{s:i, s:s, s:b, s:s, s:b}}",
+			 "input_activations", "output_activations", "format",
+			 "float-quantized", "weights", "num_bits", 8, "type", "float",
+			 "symmetric", 1, "strategy", "channel", "dynamic", 0);
+}
+
+/*
+ * Makes a configuration of NVFP4 layers one of several formats.  All groups have names
+ * as targets: vLLM matches "Linear" before the names of layers that it fuses.
+ */
+static void mix_config(json_t *config, enum nib_checkpoint format,
+		       const struct selection *s)
+{
+	const int is_modelopt = format == NIB_CHECKPOINT_MODELOPT;
+	json_t *groups = json_object_get(config, "config_groups");
+	json_t *nvfp4 = list_layers(s, SELECT_NVFP4);
+	json_t *fp8 = is_modelopt ? modelopt_fp8() : compressed_fp8();
+
+	json_object_set_new(fp8, "targets", list_layers(s, SELECT_FP8));
+	json_object_set_new(groups, "group_1", fp8);
+	if (json_array_size(nvfp4))
+		json_object_set(json_object_get(groups, "group_0"), "targets", nvfp4);
+	else
+		json_object_del(groups, "group_0");
+	json_decref(nvfp4);
+	if (is_modelopt) {
+		json_object_set_new(config, "quantized_layers", quantised_layers(s));
+		json_object_set_new(config, "quant_algo",
+				    json_string("MIXED_PRECISION"));
+	} else {
+		json_object_set_new(config, "format", json_string("mixed-precision"));
+	}
+}
+
+/* The same for hf_quant_config.json. */
+static void mix_file(json_t *file, const struct selection *s)
+{
+	json_t *quantisation = json_object_get(file, "quantization");
+
+	json_object_del(quantisation, "group_size");
+	json_object_set_new(quantisation, "quant_algo", json_string("MIXED_PRECISION"));
+	json_object_set_new(quantisation, "quantized_layers", quantised_layers(s));
+}
+
+/* ---- the text of config.json --------------------------------------------- */
+
 /* Writes text with two more blanks before each line but the first. */
 static void put_indented(FILE *file, const char *text)
 {
@@ -294,12 +395,15 @@ int config_write(const struct config *c, const char *folder, enum nib_checkpoint
 	int code = CLI_OK;
 
 	if (s->quantised && format == NIB_CHECKPOINT_MODELOPT) {
-		quantisation = config_make(format, ignore, 0);
 		older = modelopt_file(ignore);
+		if (older && has_fp8(s))
+			mix_file(older, s);
 		code = config_write_json(folder, CONFIG_MODELOPT, older);
-	} else if (s->quantised) {
-		quantisation = config_make(format, ignore, 0);
 	}
+	if (s->quantised)
+		quantisation = config_make(format, ignore, 0);
+	if (quantisation && has_fp8(s))
+		mix_config(quantisation, format, s);
 	if (!code && s->quantised && !quantisation)
 		code = cli_no_memory(CONFIG_MODEL);
 	if (!code && c->model)

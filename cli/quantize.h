@@ -2,8 +2,8 @@
 /*
  * quantize.h - the parts of nib quantize: which tensors of a checkpoint become
  * NVFP4, which are copied and why, and which layers share one global scale
- * (select.c); one layer after the other through fixed buffers
- * (quantize_layer.c).
+ * (select.c); which of them become FP8 or stay, for a number of bits (budget.c); one
+ * layer after the other through fixed buffers (quantize_layer.c).
  */
 #ifndef NIB_QUANTIZE_H
 #define NIB_QUANTIZE_H
@@ -13,6 +13,8 @@
 #include "tensor.h"
 
 /* ---- select.c ------------------------------------------------------------ */
+
+enum select_format { SELECT_NVFP4, SELECT_FP8, SELECT_KEPT, SELECT_FORMATS };
 
 /* A tensor that is copied, or a layer: a tensor or some of its rows. */
 struct selected {
@@ -29,6 +31,9 @@ struct selected {
 	int is_across;
 	int64_t first, rows, rows_each, k;
 	float amax, global;
+	/* Of a layer NVFP4 or FP8; SELECT_KEPT: a copy because of --budget. */
+	enum select_format format;
+	double errors[SELECT_FORMATS]; /* quantizer_errors() */
 };
 
 struct selection {
@@ -63,6 +68,10 @@ void select_free(struct selection *selection);
  */
 void select_share_amax(struct selection *selection);
 
+/* The bytes of X.experts (X of GraniteMoE) in the name of a weight of experts, or
+ * 0. */
+size_t select_experts_stem(const char *name);
+
 /* Excluded unless --all or --exclude is given, for --help. */
 #define SELECT_DEFAULT_EXCLUDE                                                         \
 	"*embed*, *_emb.*, *emb.weight, *wte*, *wpe*, shared.weight, "                 \
@@ -70,6 +79,29 @@ void select_share_amax(struct selection *selection);
 	"head.weight, *.head.weight, *_head.weight, *lm_head*, "                       \
 	"output.weight, *classifier*, score.weight, *router*, "                        \
 	"*.gate.weight, *_gate.weight, *vision*, *visual*"
+
+/* ---- budget.c ------------------------------------------------------------ */
+
+/* Bits of a weight.  The global scale of a layer, 32 bits, is not counted; the scales
+ * of the rows of FP8 are. */
+#define BUDGET_LEAST 4.5
+#define BUDGET_MOST  16.0
+
+struct budget {
+	double bits; /* at most this many a weight, BUDGET_LEAST .. BUDGET_MOST */
+	/* What budget_choose() has reached, and an error that no choice is below. */
+	double mean_bits, error, bound;
+};
+
+/* The number of bits in text.  CLI_OK, or CLI_USAGE after a message. */
+int budget_read(const char *text, double *bits);
+/* Whether a layer may become FP8. */
+int budget_allows_fp8(const struct selected *item);
+/*
+ * Chooses the format of each layer by its errors, one for all layers that engines fuse
+ * or stack.  Those that are kept become copies.  CLI_OK or CLI_FAILED.
+ */
+int budget_choose(struct selection *selection, struct budget *budget);
 
 /* ---- quantize_layer.c ---------------------------------------------------- */
 
@@ -79,6 +111,7 @@ struct quantizer_options {
 	enum nib_scales scales;
 	enum nib_checkpoint checkpoint;
 	int saturate;
+	int has_fp8; /* layers may become FP8 */
 };
 
 struct quantizer;
@@ -98,12 +131,14 @@ void quantizer_free(struct quantizer *quantizer); /* NULL is fine */
  * Both move the progress on and end early when nib must stop: then and on
  * failure they return an exit code after a message.
  *
- * quantizer_amax() sets item->amax to the largest |value|.  quantizer_write()
- * quantises item with item->global and writes its codes, scales and global
- * scale, which must be what writer expects next; *error compares the result
- * with the input.
+ * quantizer_amax() sets item->amax to the largest |value|.  quantizer_errors() sets
+ * item->errors to the squared errors of NVFP4 with item->global and of FP8 over the
+ * squares of the values.  quantizer_write() quantises item with item->global and
+ * writes its codes, scales and global scale, or those of FP8, which must be what
+ * writer expects next; *error compares the result with the input.
  */
 int quantizer_amax(struct quantizer *quantizer, struct selected *item);
+int quantizer_errors(struct quantizer *quantizer, struct selected *item);
 int quantizer_write(struct quantizer *quantizer, const struct selected *item,
 		    struct nib_writer *writer, const char *out_path,
 		    struct tensor_error *error);

@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "device.h"
+#include "fp8.h"
 #include "progress.h"
 #include "quantize.h"
 
@@ -33,7 +34,8 @@ static enum nib_status allocate(struct quantizer *q, size_t piece, size_t scales
 				bool is_across, struct nib_error *err)
 {
 	struct nib_device *device = q->device;
-	const size_t floats = piece * 4, codes = (piece + 1) / 2;
+	const size_t floats = piece * 4;
+	const size_t codes = q->options.has_fp8 ? piece : (piece + 1) / 2;
 	enum nib_status status;
 
 	q->before = malloc(floats);
@@ -89,6 +91,8 @@ enum nib_status quantizer_new(struct nib_device *device,
 		elems = rows * item->k;
 		piece = elems > piece ? elems : piece;
 		elems = item->rows * item->k / NIB_NVFP4_BLOCK;
+		if (options->has_fp8 && elems < 4 * item->rows)
+			elems = 4 * item->rows; /* FP8's scales are fp32 */
 		is_across = is_across || item->is_across;
 		scales = elems > scales ? elems : scales;
 	}
@@ -328,6 +332,69 @@ static enum nib_status write_piece(struct quantizer *q, const struct selected *i
 	return NIB_STATUS_OK;
 }
 
+/* Rounds the piece x, which is before, to FP8. */
+static void round_piece(struct quantizer *q, const struct nib_dense *x, int64_t at,
+			struct tensor_error *error)
+{
+	fp8_quantize(q->before, x->rows, x->cols, q->codes, (float *)q->scales + at,
+		     q->after);
+	tensor_error_add(error, q->before, q->after, x->rows, x->cols, at);
+}
+
+static double relative(const struct tensor_error *error)
+{
+	return error->signal > 0 ? error->noise / error->signal : 0;
+}
+
+int quantizer_errors(struct quantizer *q, struct selected *item)
+{
+	const struct tensor_source source = source_of(item);
+	const int64_t end = item->first + item->rows;
+	struct tensor_error nvfp4 = {0}, fp8 = {0};
+	struct nib_error err;
+	struct nib_dense x;
+
+	for (int64_t r = item->first; r < end; r += x.rows) {
+		x = piece_at(item, &source, r);
+		if (write_piece(q, item, &source, &x, r, &nvfp4, &err))
+			return cli_fail_input(source.name, &err);
+		if (budget_allows_fp8(item))
+			round_piece(q, &x, r - item->first, &fp8);
+		finish(&x, item->layer);
+		if (cli_must_stop())
+			return cli_stopped();
+	}
+	item->errors[SELECT_NVFP4] = relative(&nvfp4);
+	item->errors[SELECT_FP8] = relative(&fp8);
+	return CLI_OK;
+}
+
+/* quantizer_write() for FP8. */
+static int write_fp8(struct quantizer *q, const struct selected *item,
+		     struct nib_writer *writer, const char *out_path,
+		     struct tensor_error *error)
+{
+	const struct tensor_source source = source_of(item);
+	const int64_t end = item->first + item->rows;
+	struct nib_error err;
+	struct nib_dense x;
+
+	for (int64_t r = item->first; r < end; r += x.rows) {
+		x = piece_at(item, &source, r);
+		if (tensor_read(q->device, &source, r, x.rows, q->before, &err))
+			return cli_fail_input(source.name, &err);
+		round_piece(q, &x, r - item->first, error);
+		if (nib_writer_write(writer, q->codes, (size_t)(x.rows * x.cols), &err))
+			return cli_fail(out_path, &err);
+		finish(&x, item->layer);
+		if (cli_must_stop())
+			return cli_stopped();
+	}
+	if (nib_writer_write(writer, q->scales, (size_t)item->rows * 4, &err))
+		return cli_fail(out_path, &err);
+	return CLI_OK;
+}
+
 int quantizer_write(struct quantizer *q, const struct selected *item,
 		    struct nib_writer *writer, const char *out_path,
 		    struct tensor_error *error)
@@ -340,6 +407,8 @@ int quantizer_write(struct quantizer *q, const struct selected *item,
 	struct nib_error err;
 	struct nib_dense x;
 
+	if (item->format == SELECT_FP8)
+		return write_fp8(q, item, writer, out_path, error);
 	for (int64_t r = item->first; r < end; r += x.rows) {
 		x = piece_at(item, &source, r);
 		if (write_piece(q, item, &source, &x, r, error, &err))

@@ -190,9 +190,7 @@ static int add_layer(struct selection *s, struct selected item)
 
 /* ---- experts that are loaded together ------------------------------------ */
 
-/* The bytes of X.experts (X of GraniteMoE) in the name of a weight of experts, or
- * 0. */
-static size_t stem_of(const char *name)
+size_t select_experts_stem(const char *name)
 {
 	static const char experts[] = ".experts.";
 	const struct experts *fused = experts_find(name);
@@ -213,11 +211,11 @@ struct kept {
 
 static const char *find_kept(const struct kept *kept, const char *name)
 {
-	const size_t n = stem_of(name);
+	const size_t n = select_experts_stem(name);
 
 	/* From the last on: files store the experts of a layer together. */
 	for (int64_t i = kept->count - 1; i >= 0 && n; i--)
-		if (stem_of(kept->names[i]) == n && !strncmp(kept->names[i], name, n))
+		if (select_experts_stem(kept->names[i]) == n && !strncmp(kept->names[i], name, n))
 			return kept->names[i];
 	return NULL;
 }
@@ -248,7 +246,7 @@ static int find_all_kept(const struct nib_file *file, const struct select_option
 		struct selected item = {.tensor = nib_file_tensor_at(file, i)};
 		const char *name = item.tensor->name;
 
-		if (stem_of(name) && refuse(file, o, &item) && !find_kept(kept, name))
+		if (select_experts_stem(name) && refuse(file, o, &item) && !find_kept(kept, name))
 			kept->names[kept->count++] = name;
 	}
 	return CLI_OK;
@@ -261,8 +259,8 @@ static int refuse_incomplete(const struct kept *kept, struct selected *item)
 	if (other)
 		snprintf(item->reason, sizeof(item->reason),
 			 "experts load together, and %.*s%s is copied", 48,
-			 other + stem_of(other) + 1,
-			 strlen(other + stem_of(other) + 1) > 48 ? "..." : "");
+			 other + select_experts_stem(other) + 1,
+			 strlen(other + select_experts_stem(other) + 1) > 48 ? "..." : "");
 	return other != NULL;
 }
 
