@@ -27,6 +27,9 @@ static const struct table_column columns[] = {
     {.key = "col", .title = "col"},
     {.key = "worst_a", .title = "worst A", .print = "%.5g"},
     {.key = "worst_b", .title = "worst B", .print = "%.5g"},
+    {.key = "relative_error"},
+    {.key = "row_relative_error"},
+    {.key = "relative_row"},
     {.key = "not_finite"},
     {.key = "identical"},
     {.key = "ok", .title = "ok"},
@@ -161,6 +164,9 @@ static void put_result(struct verifier *v, const struct tensor_source *a,
 	table_int(t, "col", error->worst_col);
 	table_number(t, "worst_a", error->worst_a);
 	table_number(t, "worst_b", error->worst_b);
+	table_number(t, "relative_error", tensor_relative(error));
+	table_number(t, "row_relative_error", error->worst_relative);
+	table_int(t, "relative_row", error->worst_relative_row);
 	table_int(t, "not_finite", error->not_finite);
 	put_row(v, a, b, identical, ok, ok && identical ? "identical" : text);
 }

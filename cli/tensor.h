@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tensor.h - matrices of files, float or NVFP4, read a few rows at a time as
- * fp32, and how far two of them are apart.
+ * fp32.  tensor_error.h compares two of them.
  */
 #ifndef NIB_TENSOR_H
 #define NIB_TENSOR_H
 
 #include "cli.h"
+#include "tensor_error.h"
 
 /* Rows are handled in pieces of at most this many bytes of fp32 (one row at
  * least), so that a tensor may be larger than memory. */
@@ -147,23 +148,6 @@ void tensor_round_floats(const float *x, enum nib_dtype dtype, int64_t count,
 			 void *out);
 /* The largest |value| of a dense matrix; NaN if one is. */
 double tensor_largest(const struct nib_dense *c);
-
-/* ---- comparison ---------------------------------------------------------- */
-
-struct tensor_error {
-	double signal, other, dot, noise; /* sums of a*a, b*b, a*b, (a-b)^2 */
-	double worst;			  /* largest |a - b| */
-	int64_t worst_row, worst_col;
-	double worst_a, worst_b;
-	int64_t not_finite; /* elements where a or b is inf or NaN */
-};
-
-/* Adds rows of a and b, which begin at row first of their tensor. */
-void tensor_error_add(struct tensor_error *error, const float *a, const float *b,
-		      int64_t rows, int64_t k, int64_t first);
-/* 10 log10(signal / noise); inf when equal. */
-double tensor_sqnr_db(const struct tensor_error *error);
-double tensor_cosine(const struct tensor_error *error);
 
 /* ---- diagnose.c ---------------------------------------------------------- */
 

@@ -55,6 +55,17 @@ class Verify(ModelTest):
             at = row["row"] * k + row["col"]
             self.assertAlmostEqual(row["worst_a"], want[at], delta=1e-6)
             self.assertAlmostEqual(row["worst_b"], got[at], delta=1e-6)
+            self.check_relative(row, want, got, k)
+
+    def check_relative(self, row, want, got, k):
+        """The relative errors of a layer and of its worst row."""
+        def relative(x, y):
+            noise = math.fsum((a - b) ** 2 for a, b in zip(x, y))
+            return math.sqrt(noise / math.fsum(a * a for a in x)) if noise else 0
+        self.assertAlmostEqual(row["relative_error"] / relative(want, got), 1, 6)
+        each = [relative(want[i:i + k], got[i:i + k]) for i in range(0, len(want), k)]
+        self.assertAlmostEqual(row["row_relative_error"] / max(each), 1, 6)
+        self.assertAlmostEqual(each[row["relative_row"]] / max(each), 1, 6)
 
     def test_min_sqnr(self):
         self.nib("verify", "in", "out", "--min-sqnr", "15")
