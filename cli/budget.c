@@ -218,7 +218,11 @@ static void choose(struct knapsack *k, struct budget *b)
 		used += step->bits;
 		b->error -= step->error;
 	}
-	if (!is_tight)
+	/* The sums again, without the rounding of differences. */
+	b->error = 0;
+	for (int64_t i = 0; i < k->n_groups; i++)
+		b->error += k->groups[i].points[k->groups[i].format].error;
+	if (!is_tight || b->bound > b->error)
 		b->bound = b->error;
 	b->mean_bits = elems > 0 ? used / elems : 0;
 }

@@ -319,86 +319,6 @@ static enum nib_status declare_metadata(struct job *job, struct nib_error *err)
 				   zero_scales[job->how.zero_scale], err);
 }
 
-/* A stack across, in ModelOpt's format. */
-static enum nib_status declare_across(struct job *job, const struct selected *item,
-				      struct nib_error *err)
-{
-	const struct nib_layer_suffixes *names =
-	    nib_naming_suffixes(NIB_NAMING_MODELOPT_STACK);
-	const struct {
-		const char *suffix, *dtype;
-		int rank;
-		int64_t k; /* how many values of k an element stands for */
-	} parts[] = {{names->codes, "U8", 3, 2},
-		     {names->scales, "F8_E4M3", 3, NIB_NVFP4_BLOCK},
-		     {names->global, "F32", 0, 1}};
-	enum nib_status status = NIB_STATUS_OK;
-
-	for (int i = 0; i < 3 && !status; i++) {
-		const int64_t shape[] = {item->rows / item->rows_each,
-					 item->rows_each / parts[i].k, item->k};
-		char *name;
-
-		if (asprintf(&name, "%s%s", item->layer, parts[i].suffix) < 0) {
-			*err = (struct nib_error){NIB_STATUS_OUT_OF_MEMORY,
-						  .message = "no memory for names"};
-			return err->status;
-		}
-		status = nib_writer_declare(job->writer, name, parts[i].dtype,
-					    parts[i].rank, shape, err);
-		free(name);
-	}
-	return status;
-}
-
-/* Codes and the scales of rows, [n] in ModelOpt's format. */
-static enum nib_status declare_fp8(struct job *job, const struct selected *item,
-				   struct nib_error *err)
-{
-	const struct nib_layer_suffixes *names = nib_naming_suffixes(NIB_NAMING_FP8);
-	const int64_t shapes[2][2] = {{item->rows, item->k}, {item->rows, 1}};
-	const int ranks[2] = {
-	    2, job->how.checkpoint == NIB_CHECKPOINT_MODELOPT ? 1 : 2};
-	enum nib_status status = NIB_STATUS_OK;
-
-	for (int i = 0; i < 2 && !status; i++) {
-		char *name;
-
-		if (asprintf(&name, "%s%s", item->layer,
-			     i ? names->scales : names->codes) < 0) {
-			*err = (struct nib_error){NIB_STATUS_OUT_OF_MEMORY,
-						  .message = "no memory for names"};
-			return err->status;
-		}
-		status =
-		    nib_writer_declare(job->writer, name, i ? "F32" : "F8_E4M3",
-				       ranks[i], shapes[i], err);
-		free(name);
-	}
-	return status;
-}
-
-static enum nib_status declare(struct job *job, const struct selected *item,
-			       struct nib_error *err)
-{
-	const struct nib_file_tensor *t = item->tensor;
-
-	if (item->is_across)
-		return declare_across(job, item, err);
-	if (item->layer && item->format == SELECT_FP8)
-		return declare_fp8(job, item, err);
-	if (item->is_stack)
-		return nib_writer_declare_stack(
-		    job->writer, job->how.checkpoint, item->layer,
-		    item->rows / item->rows_each, item->rows_each, item->k, 0, err);
-	if (item->layer)
-		return nib_writer_declare_layer(job->writer, job->how.checkpoint,
-						item->layer, item->rows, item->k, 0,
-						err);
-	return nib_writer_declare(job->writer, t->name, t->dtype, t->rank, t->shape,
-				  err);
-}
-
 static int copy_tensor(struct job *job, const struct nib_file_tensor *t)
 {
 	struct nib_error err;
@@ -431,7 +351,8 @@ static int begin_file(struct job *job, const char *path, int64_t shard)
 		status = declare_metadata(job, &err);
 	for (int64_t i = 0; i < s->count && !status; i++)
 		if (s->items[i].tensor->shard == shard)
-			status = declare(job, &s->items[i], &err);
+			status = declare_item(job->writer, job->how.checkpoint,
+					      &s->items[i], &err);
 	/* The header, also of a file without tensors. */
 	if (!status)
 		status = nib_writer_write(job->writer, "", 0, &err);

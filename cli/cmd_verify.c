@@ -6,6 +6,7 @@
 
 #include "cli.h"
 #include "experts.h"
+#include "fp8.h"
 #include "progress.h"
 #include "tensor.h"
 
@@ -59,6 +60,22 @@ static const struct nib_layer *find_layer(const struct nib_file *file, const cha
 	return layer ? layer : tensor_find_layer(file, name, "");
 }
 
+/* A tensor whose bytes are not floats, and stand for some. */
+static int from_packed(const struct nib_file *file,
+		       const struct nib_file_tensor *tensor,
+		       struct tensor_source *source)
+{
+	return tensor_from_across(file, tensor, source)
+		   ? fp8_source(file, tensor, source)
+		   : 0;
+}
+
+/* A scale of one. */
+static int in_packed(const struct nib_file *file, const struct nib_file_tensor *tensor)
+{
+	return tensor_in_across(file, tensor) || fp8_has_scale(file, tensor);
+}
+
 /*
  * Finds the weight of file that has the name of like, a weight of the other file.
  * The name of a layer, which has several tensors, has no ".weight".
@@ -87,7 +104,7 @@ static int find_source(const struct nib_file *file, const struct tensor_source *
 	if (tensor && !tensor_from_float(tensor, source))
 		return 0;
 	if (!layer)
-		return tensor ? tensor_from_across(file, tensor, source) : -1;
+		return tensor ? from_packed(file, tensor, source) : -1;
 	tensor_from_layer(layer, source);
 	return 0;
 }
@@ -312,10 +329,10 @@ static int verify_all(struct verifier *v)
 		if (experts)
 			code = verify_experts(v, &a, experts);
 		else if (!is_asked_for(v, a.name) ||
-			 (a.tensor && tensor_in_across(v->a, a.tensor)))
+			 (a.tensor && in_packed(v->a, a.tensor)))
 			continue;
 		else if (a.layer || a.is_float ||
-			 !tensor_from_across(v->a, a.tensor, &a))
+			 !from_packed(v->a, a.tensor, &a))
 			code = verify_rows(v, &a);
 		else
 			verify_bytes(v, &a);
@@ -344,7 +361,7 @@ static void find_only_b(struct verifier *v)
 
 	while (tensor_next(v->b, &at, &b)) {
 		if (!is_asked_for(v, b.name) || is_in_a(v, &b) ||
-		    (b.tensor && tensor_in_across(v->b, b.tensor)))
+		    (b.tensor && in_packed(v->b, b.tensor)))
 			continue;
 		if (!v->only_b++)
 			v->only_b_name = b.name;

@@ -2,7 +2,7 @@
 /*
  * quantize.h - the parts of nib quantize: which tensors of a checkpoint become
  * NVFP4, which are copied and why, and which layers share one global scale
- * (select.c); which of them become FP8 or stay, for a number of bits (budget.c); one
+ * (select.c), with the names of their tensors (declare.c); which of them become FP8 or stay, for a number of bits (budget.c); one
  * layer after the other through fixed buffers (quantize_layer.c).
  */
 #ifndef NIB_QUANTIZE_H
@@ -102,6 +102,12 @@ int budget_allows_fp8(const struct selected *item);
  * or stack.  Those that are kept become copies.  CLI_OK or CLI_FAILED.
  */
 int budget_choose(struct selection *selection, struct budget *budget);
+
+/* ---- declare.c ----------------------------------------------------------- */
+
+/* Declares the tensors of an item, in the order in which they are written. */
+enum nib_status declare_item(struct nib_writer *writer, enum nib_checkpoint checkpoint,
+			     const struct selected *item, struct nib_error *err);
 
 /* ---- quantize_layer.c ---------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quantize_layer.c - one layer from the mapped input to the writer. */
 #include <float.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -341,11 +342,6 @@ static void round_piece(struct quantizer *q, const struct nib_dense *x, int64_t 
 	tensor_error_add(error, q->before, q->after, x->rows, x->cols, at);
 }
 
-static double relative(const struct tensor_error *error)
-{
-	return error->signal > 0 ? error->noise / error->signal : 0;
-}
-
 int quantizer_errors(struct quantizer *q, struct selected *item)
 {
 	const struct tensor_source source = source_of(item);
@@ -364,8 +360,8 @@ int quantizer_errors(struct quantizer *q, struct selected *item)
 		if (cli_must_stop())
 			return cli_stopped();
 	}
-	item->errors[SELECT_NVFP4] = relative(&nvfp4);
-	item->errors[SELECT_FP8] = relative(&fp8);
+	item->errors[SELECT_NVFP4] = pow(tensor_relative(&nvfp4), 2);
+	item->errors[SELECT_FP8] = pow(tensor_relative(&fp8), 2);
 	return CLI_OK;
 }
 

@@ -80,6 +80,7 @@ struct tensor_source {
 	enum nib_dtype dtype;
 	/* A stack packed across (across.c), or NULL. */
 	const struct nib_layer_tensors *across;
+	const struct nib_layer_tensors *fp8; /* a layer of FP8 (fp8.h), or NULL */
 };
 
 void tensor_from_layer(const struct nib_layer *layer, struct tensor_source *source);
