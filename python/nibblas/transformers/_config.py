@@ -16,7 +16,7 @@ PACKED = "nvfp4-pack-quantized"
 # ModelOpt's algorithms, and whether activations stay as they are.
 ALGORITHMS = {"NVFP4": False, "NVFP4_AWQ": False, "W4A16_NVFP4": True,
               "NVFP4_W4A16": True, "FP8": True, "FP8_PB_WO": True,
-              "MIXED_PRECISION": False}
+              "FP8_PER_CHANNEL_PER_TOKEN": True, "MIXED_PRECISION": False}
 
 
 def is_ours(source):
