@@ -12,9 +12,11 @@ import unittest
 
 import torch
 import transformers
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+import nibblas
 import nibblas.transformers as nt
 import tiny_models as tiny
 from common import SOURCE
@@ -101,6 +103,40 @@ class Quantised(ModelTest):
                     loaded = self.compare(folder, cls)
                     self.assertEqual(bool(loaded.hf_quantizer.plan.stacks),
                                      family in ("granitemoe", "deepseek_v32"))
+
+    def test_budget(self):
+        """Layers in NVFP4, in FP8 and as they were: the logits are those of the
+        dequantised model."""
+        cls, sizes, _ = RUN["llama"]
+        model = self.make("llama", cls, sizes)
+        for form in ("modelopt", "compressed-tensors"):
+            folder, result = self.quantise(model, "--format-out", form, "--budget", "6")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            to = [row["to"] for row in json.loads(result.stdout)]
+            loaded = self.compare(folder, cls)
+            counts = nt.report(loaded).counts()
+            self.assertGreater(min(to.count("FP8"), to.count("NVFP4")), 0)
+            self.assertEqual((counts["FP8"], counts["W4A16"]),
+                             (to.count("FP8"), to.count("NVFP4")))
+            self.assert_near(self.run_model(loaded),
+                             self.run_model(self.dequantised(folder, cls)), 3e-6)
+
+    def dequantised(self, folder, cls):
+        """A model of floats with the values of folder + "-nvfp4"."""
+        stored = load_file(folder + "-nvfp4/model.safetensors")
+        values = {name: x.float() for name, x in load_file(
+            folder + "/model.safetensors").items()}
+        with nibblas.Checkpoint(folder + "-nvfp4") as file:
+            for name, layer in file.items():
+                values[name + ".weight"] = torch.from_numpy(nibblas.dequantize(
+                    layer.codes, layer.scales, layer.global_scale, layout="linear"))
+        for name, x in stored.items():
+            if x.dtype == torch.float8_e4m3fn and name.endswith(".weight"):
+                values[name] = x.float() * stored[name + "_scale"].reshape(-1, 1)
+        config = AutoConfig.from_pretrained(folder)
+        made = cls.from_config(config, dtype=torch.float32).eval()
+        made.load_state_dict(values)
+        return made
 
     def test_all_that_can_be_loaded(self):
         """--all takes heads that are not tied, and nothing that would be refused."""

@@ -10,7 +10,9 @@ from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
 from vllm.model_executor.layers.linear import (
-    LinearMethodBase, register_weight_loader_v2_supported_method)
+    LinearBase, LinearMethodBase, UnquantizedLinearMethod,
+    register_weight_loader_v2_supported_method)
+from vllm.model_executor.layers.quantization import modelopt
 from vllm.model_executor.layers.quantization.compressed_tensors import (
     compressed_tensors as ct)
 from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe import (
@@ -295,7 +297,13 @@ class NibblasModelOptMixedConfig(_Checked, ModelOptMixedPrecisionConfig):
                 config = (self.nvfp4_config if algo == "NVFP4"
                           else self.w4a16_nvfp4_config)
                 return NibblasModelOptExperts(config, layer.moe_config)
-        return _ours(super().get_quant_method(layer, prefix))
+        found = super().get_quant_method(layer, prefix)
+        # vLLM 0.24 has a method for this algorithm, and does not use it here.
+        if (type(found) is UnquantizedLinearMethod and isinstance(layer, LinearBase)
+                and not self.is_layer_excluded(prefix)
+                and self._resolve_quant_algo(prefix) == "FP8_PER_CHANNEL_PER_TOKEN"):
+            return modelopt.ModelOptFp8PcPtLinearMethod(self.fp8_config)
+        return _ours(found)
 
 
 class NibblasCompressedTensorsConfig(_Checked, ct.CompressedTensorsConfig):
