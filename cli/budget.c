@@ -139,11 +139,10 @@ static void add_steps(struct knapsack *k)
 {
 	const struct group *g = &k->groups[k->n_groups - 1];
 	const struct point *p = g->points;
-	const double first =
-	    (p[SELECT_NVFP4].error - p[SELECT_FP8].error) /
-	    (p[SELECT_FP8].bits - p[SELECT_NVFP4].bits);
-	const double second = p[SELECT_FP8].error /
-			      (p[SELECT_KEPT].bits - p[SELECT_FP8].bits);
+	const double first = (p[SELECT_NVFP4].error - p[SELECT_FP8].error) /
+			     (p[SELECT_FP8].bits - p[SELECT_NVFP4].bits);
+	const double second =
+	    p[SELECT_FP8].error / (p[SELECT_KEPT].bits - p[SELECT_FP8].bits);
 
 	if (!g->has_fp8 || first <= second) {
 		add_step(k, SELECT_NVFP4, SELECT_KEPT);
@@ -179,8 +178,8 @@ static int fill(struct knapsack *k, struct selection *s)
 			k->items[k->n_items++] = &s->items[i];
 	qsort(k->items, (size_t)k->n_items, sizeof(struct selected *), compare_items);
 	for (int64_t i = 0, end; i < k->n_items; i = end) {
-		for (end = i + 1; end < k->n_items &&
-				  !compare_groups(k->items[i], k->items[end]);)
+		for (end = i + 1;
+		     end < k->n_items && !compare_groups(k->items[i], k->items[end]);)
 			end++;
 		add_group(k, i, end);
 		add_steps(k);

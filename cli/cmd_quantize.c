@@ -445,7 +445,8 @@ static int run_passes(struct job *job)
 	int code;
 
 	for (int64_t i = 0; i < s->count; i++)
-		total += item_bytes(&s->items[i]) * (s->items[i].layer ? passes : writes);
+		total +=
+		    item_bytes(&s->items[i]) * (s->items[i].layer ? passes : writes);
 	if (quantizer_new(job->device, s, &job->how, &job->quantizer, &err))
 		return cli_fail(NULL, &err);
 	code = writes ? begin_output(job) : CLI_OK;

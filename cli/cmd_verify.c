@@ -6,7 +6,6 @@
 
 #include "cli.h"
 #include "experts.h"
-#include "fp8.h"
 #include "progress.h"
 #include "tensor.h"
 
@@ -66,14 +65,14 @@ static int from_packed(const struct nib_file *file,
 		       struct tensor_source *source)
 {
 	return tensor_from_across(file, tensor, source)
-		   ? fp8_source(file, tensor, source)
+		   ? tensor_from_fp8(file, tensor, source)
 		   : 0;
 }
 
 /* A scale of one. */
 static int in_packed(const struct nib_file *file, const struct nib_file_tensor *tensor)
 {
-	return tensor_in_across(file, tensor) || fp8_has_scale(file, tensor);
+	return tensor_in_across(file, tensor) || tensor_in_fp8(file, tensor);
 }
 
 /*
@@ -331,8 +330,7 @@ static int verify_all(struct verifier *v)
 		else if (!is_asked_for(v, a.name) ||
 			 (a.tensor && in_packed(v->a, a.tensor)))
 			continue;
-		else if (a.layer || a.is_float ||
-			 !from_packed(v->a, a.tensor, &a))
+		else if (a.layer || a.is_float || !from_packed(v->a, a.tensor, &a))
 			code = verify_rows(v, &a);
 		else
 			verify_bytes(v, &a);

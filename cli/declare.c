@@ -56,8 +56,8 @@ static enum nib_status declare_fp8(struct nib_writer *writer,
 	const struct nib_layer_suffixes *names = nib_naming_suffixes(NIB_NAMING_FP8);
 	const int64_t codes[] = {item->rows, item->k}, scales[] = {item->rows, 1};
 	const int rank = format == NIB_CHECKPOINT_MODELOPT ? 1 : 2;
-	enum nib_status status = declare_part(writer, item->layer, names->codes,
-					      "F8_E4M3", 2, codes, err);
+	enum nib_status status =
+	    declare_part(writer, item->layer, names->codes, "F8_E4M3", 2, codes, err);
 
 	return status ? status
 		      : declare_part(writer, item->layer, names->scales, "F32", rank,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fp8.h - layers of e4m3: rows with a scale each, to which nib quantize --budget rounds
- * the layers that NVFP4 would change most, and layers of files, which nib verify reads.
+ * fp8.h - rows of e4m3 with a scale each, to which nib quantize --budget rounds the
+ * layers that NVFP4 would change most.
  */
 #ifndef NIB_FP8_H
 #define NIB_FP8_H
 
-#include "tensor.h"
+#include <stdint.h>
 
 /*
  * codes = e4m3(x / scale), to nearest, ties to even; scale = amax of the row / 448, at
@@ -15,15 +15,5 @@
  */
 void fp8_quantize(const float *x, int64_t rows, int64_t k, uint8_t *codes,
 		  float *scales, float *values);
-
-/* An FP8 layer of a file by its codes, with one scale, one a row or one a block.  -1 if
- * tensor is no such layer. */
-int fp8_source(const struct nib_file *file, const struct nib_file_tensor *tensor,
-	       struct tensor_source *source);
-/* Whether tensor is a scale of such a layer. */
-int fp8_has_scale(const struct nib_file *file, const struct nib_file_tensor *tensor);
-/* Rows of it as fp32; tensor_read() calls it. */
-void fp8_read(const struct tensor_source *source, int64_t first, int64_t count,
-	      float *out);
 
 #endif

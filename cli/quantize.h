@@ -2,8 +2,9 @@
 /*
  * quantize.h - the parts of nib quantize: which tensors of a checkpoint become
  * NVFP4, which are copied and why, and which layers share one global scale
- * (select.c), with the names of their tensors (declare.c); which of them become FP8 or stay, for a number of bits (budget.c); one
- * layer after the other through fixed buffers (quantize_layer.c).
+ * (select.c); the names of their tensors (declare.c); which of them become FP8 or
+ * stay, for a number of bits (budget.c); one layer after the other through fixed
+ * buffers (quantize_layer.c).
  */
 #ifndef NIB_QUANTIZE_H
 #define NIB_QUANTIZE_H
@@ -31,7 +32,7 @@ struct selected {
 	int is_across;
 	int64_t first, rows, rows_each, k;
 	float amax, global;
-	/* Of a layer NVFP4 or FP8; SELECT_KEPT: a copy because of --budget. */
+	/* NVFP4 or FP8 for a layer; SELECT_KEPT: a copy because of --budget. */
 	enum select_format format;
 	double errors[SELECT_FORMATS]; /* quantizer_errors() */
 };

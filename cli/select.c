@@ -215,7 +215,8 @@ static const char *find_kept(const struct kept *kept, const char *name)
 
 	/* From the last on: files store the experts of a layer together. */
 	for (int64_t i = kept->count - 1; i >= 0 && n; i--)
-		if (select_experts_stem(kept->names[i]) == n && !strncmp(kept->names[i], name, n))
+		if (select_experts_stem(kept->names[i]) == n &&
+		    !strncmp(kept->names[i], name, n))
 			return kept->names[i];
 	return NULL;
 }
@@ -246,7 +247,8 @@ static int find_all_kept(const struct nib_file *file, const struct select_option
 		struct selected item = {.tensor = nib_file_tensor_at(file, i)};
 		const char *name = item.tensor->name;
 
-		if (select_experts_stem(name) && refuse(file, o, &item) && !find_kept(kept, name))
+		if (select_experts_stem(name) && refuse(file, o, &item) &&
+		    !find_kept(kept, name))
 			kept->names[kept->count++] = name;
 	}
 	return CLI_OK;
@@ -260,7 +262,8 @@ static int refuse_incomplete(const struct kept *kept, struct selected *item)
 		snprintf(item->reason, sizeof(item->reason),
 			 "experts load together, and %.*s%s is copied", 48,
 			 other + select_experts_stem(other) + 1,
-			 strlen(other + select_experts_stem(other) + 1) > 48 ? "..." : "");
+			 strlen(other + select_experts_stem(other) + 1) > 48 ? "..."
+									     : "");
 	return other != NULL;
 }
 

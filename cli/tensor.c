@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "fp8.h"
 #include "parallel.h"
 
 int64_t tensor_piece_rows(int64_t k)
@@ -530,7 +529,7 @@ enum nib_status tensor_read(struct nib_device *device,
 		return NIB_STATUS_OK;
 	}
 	if (source->fp8) {
-		fp8_read(source, first, count, out);
+		tensor_read_fp8(source, first, count, out);
 		return NIB_STATUS_OK;
 	}
 	tensor_read_floats((const char *)source->tensor->data +

@@ -80,7 +80,7 @@ struct tensor_source {
 	enum nib_dtype dtype;
 	/* A stack packed across (across.c), or NULL. */
 	const struct nib_layer_tensors *across;
-	const struct nib_layer_tensors *fp8; /* a layer of FP8 (fp8.h), or NULL */
+	const struct nib_layer_tensors *fp8; /* a layer of FP8, or NULL */
 };
 
 void tensor_from_layer(const struct nib_layer *layer, struct tensor_source *source);
@@ -108,6 +108,18 @@ int tensor_in_across(const struct nib_file *file, const struct nib_file_tensor *
 /* Rows of any of its matrices as fp32; tensor_read() calls it. */
 void tensor_read_across(const struct tensor_source *source, int64_t first,
 			int64_t count, float *out);
+
+/* ---- fp8_layer.c ---------------------------------------------------------- */
+
+/* Rows of an FP8 layer with one scale, one a row or one a block.  -1 if tensor is not
+ * the codes of such a layer. */
+int tensor_from_fp8(const struct nib_file *file, const struct nib_file_tensor *tensor,
+		    struct tensor_source *source);
+/* Whether tensor is a scale of such a layer. */
+int tensor_in_fp8(const struct nib_file *file, const struct nib_file_tensor *tensor);
+/* tensor_read() calls it. */
+void tensor_read_fp8(const struct tensor_source *source, int64_t first, int64_t count,
+		     float *out);
 
 /* ---- tensor.c ------------------------------------------------------------- */
 

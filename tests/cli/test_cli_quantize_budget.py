@@ -17,7 +17,7 @@ from cli_model import put_json, save_folder, split
 
 LAYER = "model.layers.0."
 FUSED = LAYER + "mlp.experts"
-# Rows and k of the layers of a small model, and how heavy the tails of their values are.
+# Rows and k of the layers of a small model, and the power to which values are taken.
 SHAPES = {"self_attn.q_proj": (32, 64, 1), "self_attn.k_proj": (16, 64, 3),
           "self_attn.v_proj": (16, 64, 1), "self_attn.o_proj": (64, 32, 7),
           "mlp.gate_proj": (48, 64, 1), "mlp.up_proj": (48, 64, 3),
@@ -95,8 +95,8 @@ class Choice(NibTest):
             best = min(e for b, e in every if b <= budget)
             text = self.nib("quantize", "in", "out", "--force", "--budget",
                             budget).stdout
-            said = re.search(r"budget: (\S+) of \S+ bits .*\n.*errors: (\S+); no choice "
-                             r"has less than (\S+)\n", text)
+            said = re.search(r"budget: (\S+) of \S+ bits .*\n.*errors: (\S+); no "
+                             r"choice has less than (\S+)\n", text)
             self.assertAlmostEqual(float(said[1]), mean, 4)
             self.assertAlmostEqual(float(said[2]), got, delta=1e-5 * got + 1e-12)
             self.assertLessEqual(float(said[3]), best * (1 + 1e-5) + 1e-12)
@@ -126,7 +126,8 @@ class Choice(NibTest):
                 self.assertEqual(struct.unpack_from("<f", data, 4 * r)[0], scale)
                 for x in row:
                     ratio = min(fp32(abs(x) / scale), 448)
-                    code = min(range(127), key=lambda c: (abs(E4M3[c] - ratio), c & 1))
+                    code = min(range(127), key=lambda c: (abs(E4M3[c] - ratio),
+                                                          c & 1))
                     want.append(code | 128 * (math.copysign(1, x) < 0))
             self.assertEqual(tensors[name][2], bytes(want))
             used |= set(want)
@@ -135,8 +136,8 @@ class Choice(NibTest):
     def test_refusals(self):
         for text in ("3", "4.4999", "0", "-5"):
             self.refused("quantize", "in", "o", "--budget", text, code=2,
-                         says=f"--budget {text}: less than 4.5, the bits of a weight if "
-                         "all layers are NVFP4")
+                         says=f"--budget {text}: less than 4.5, the bits of a weight "
+                         "if all layers are NVFP4")
         for text in ("16.01", "1e300"):
             self.refused("quantize", "in", "o", "--budget", text, code=2,
                          says=f"--budget {text}: more than 16, the bits")
