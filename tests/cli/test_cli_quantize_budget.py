@@ -283,5 +283,33 @@ class Folders(NibTest):
         self.assertEqual(sorted(os.listdir(self.folder)), ["m", "out"])
 
 
+class Reading(NibTest):
+    def test_scales_of_fp8(self):
+        """nib verify: one scale, one a row, one a block of 128 x 128, of each type."""
+        rows, k = 130, 160
+        codes = [c for c in range(256) if c & 127 != 127]
+        data = bytes(codes[(7 * i + i // 251) % 254] for i in range(rows * k))
+        values = [E4M3[c & 127] * (-1 if c > 127 else 1) for c in data]
+        for shape, block in (((), (rows, k)), ((rows,), (1, k)), ((rows, 1), (1, k)),
+                             ((2, 2), (128, 128)), ((2, 1, 2, 1), (128, 128))):
+            dtype = ("F32", "BF16", "F16")[len(shape) % 3]
+            count = math.prod(shape)
+            scales = [math.ldexp(1 + i % 7 / 8, -i % 5) for i in range(count)]
+            name = "weight_scale" + "_inv" * (len(shape) == 4)
+            save(self.path("a"), {"m.weight": ("F8_E4M3", [rows, k], data),
+                                  "m." + name: tensor(dtype, shape, scales)})
+            width = -(-k // block[1])
+            save(self.path("b"), {"m.weight": tensor("F32", (rows, k), [
+                x * scales[i // k // block[0] * width + i % k // block[1]]
+                for i, x in enumerate(values)])})
+            for pair in (("a", "b"), ("b", "a"), ("a", "a")):
+                row, = self.rows("verify", *pair)
+                self.assertTrue(row["identical"], (shape, row))
+        # Scales of another shape are no layer, and the bytes are compared.
+        save(self.path("c"), {"m.weight": ("F8_E4M3", [rows, k], data),
+                              "m.weight_scale": tensor("F32", (3,), [1, 2, 3])})
+        self.rows("verify", "c", "b", code=1)
+
+
 if __name__ == "__main__":
     unittest.main()
