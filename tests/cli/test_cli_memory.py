@@ -66,8 +66,17 @@ class Memory(NibTest):
                 for name in os.listdir(self.path(folder))}
 
     def test_quantize_of_a_folder(self):
-        want = self.files("want")
-        for n, result in self.runs("quantize", "model", "out"):
+        self.check_quantize()
+
+    def test_quantize_with_a_budget(self):
+        self.nib("quantize", "model", "mixed", "--budget", "8")
+        self.assertIn(b"MIXED_PRECISION", self.files("mixed")["config.json"])
+        self.before.add("mixed")
+        self.check_quantize("--budget", "8", want="mixed")
+
+    def check_quantize(self, *options, want="want"):
+        want = self.files(want)
+        for n, result in self.runs("quantize", "model", "out", *options):
             left = set(os.listdir(self.folder)) - self.before
             # The table is printed when the folder exists, and may fail then.
             if left or not result.returncode:
