@@ -61,7 +61,7 @@ int budget_read(const char *text, double *bits)
 
 /* ---- groups -------------------------------------------------------------- */
 
-/* transformers and vLLM stack experts, and have no FP8 experts without input scales. */
+/* nibblas.transformers runs no FP8 experts, and vLLM none with these scales. */
 int budget_allows_fp8(const struct selected *item)
 {
 	return !item->is_stack && !select_experts_stem(item->tensor->name);
