@@ -326,6 +326,33 @@ DEVICE void load_values(uint32_t stage, int lane, int nt, uint4 (&values)[4])
 	}
 }
 
+/*
+ * decode<true>() by other instructions.  Multiplying by two powers of 2 moves the sign
+ * of a code and its other bits at once, and not in the pipe of shifts and logic, which
+ * bounds these kernels.
+ */
+DEVICE void decode_bf16(uint32_t codes, uint32_t scale, uint32_t values[4])
+{
+	const uint32_t right = codes >> 8;
+
+	values[0] = (codes & 0x000F000Fu) * 0x1040u & 0x81C081C0u;
+	values[1] = (codes & 0x00F000F0u) * 0x0104u & 0x81C081C0u;
+	values[2] = (right & 0x000F000Fu) * 0x1040u & 0x81C081C0u;
+	values[3] = (right & 0x00F000F0u) * 0x0104u & 0x81C081C0u;
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		values[i] = mul_bf16x2(values[i], scale);
+}
+
+template <class TRAITS>
+DEVICE void decode_word(uint32_t codes, uint32_t scale, uint32_t values[4])
+{
+	if constexpr (TRAITS::IS_BF16)
+		decode_bf16(codes, scale, values);
+	else
+		decode<false>(codes, scale, values);
+}
+
 template <class TRAITS>
 DEVICE void
 multiply(float (&acc)[TRAITS::NT][TRAITS::MT][4], const uint4 (&word)[TRAITS::G],
@@ -344,8 +371,8 @@ multiply(float (&acc)[TRAITS::NT][TRAITS::MT][4], const uint4 (&word)[TRAITS::G]
 		for (int j = 0; j < 4; j++) {
 			uint32_t g[4], g8[4];
 
-			decode<TRAITS::IS_BF16>(codes[j], scale[j / 2], g);
-			decode<TRAITS::IS_BF16>(codes8[j], scale8[j / 2], g8);
+			decode_word<TRAITS>(codes[j], scale[j / 2], g);
+			decode_word<TRAITS>(codes8[j], scale8[j / 2], g8);
 #pragma unroll
 			for (int nt = 0; nt < TRAITS::NT; nt++) {
 				mma16<TRAITS::IS_BF16>(acc[nt][i], g, g8, a[nt][j].x,
