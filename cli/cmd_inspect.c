@@ -31,6 +31,10 @@ static const struct table_column columns[] = {
     {.key = "sign_scales"},
     {.key = "zeros", .title = "zeros", .print = "%.1f %%", .scale = 100},
     {.key = "amax", .title = "amax", .print = "%.4g"},
+    {.key = "certificate"},
+    {.key = "relative_error"},
+    {.key = "worst_row_error"},
+    {.key = "activations"},
     {.key = "value"},
     {.key = "shard"},
     {.key = "weak_blocks"},
@@ -67,6 +71,7 @@ struct inspector {
 	struct scan_layer *scans;
 	int64_t n_scans;
 	struct findings findings;
+	struct certified certified;
 };
 
 /* ---- rows ---------------------------------------------------------------- */
@@ -123,7 +128,8 @@ static void put_shard(struct inspector *in, const struct nib_file_tensor *t)
 		table_text(in->table, "shard", shard);
 }
 
-static void put_layer(struct inspector *in, const struct scan_layer *scan)
+static void put_layer(struct inspector *in, const struct scan_layer *scan,
+		      const struct certificate_layer *certified)
 {
 	const struct nib_layer *layer = scan->layer;
 	struct tensor_source source;
@@ -150,6 +156,7 @@ static void put_layer(struct inspector *in, const struct scan_layer *scan)
 	table_number(t, "weak_blocks", scan->blocks ? weak / (double)scan->blocks : 0);
 	table_number(t, "linear_structure", scan->linear_structure);
 	table_number(t, "tiled_structure", scan->tiled_structure);
+	certified_put_layer(&in->certified, certified, t);
 	table_end_row(t);
 }
 
@@ -239,6 +246,7 @@ static int scan_layers(struct inspector *in)
 		const struct nib_layer *layer = in->sources[i].layer;
 		const struct nib_fp4 *w = &layer->weight;
 		size_t elems = (size_t)(w->batch * w->rows * w->k);
+		struct certificate_layer certified;
 		int code;
 
 		progress_advance(0, layer->name);
@@ -249,7 +257,8 @@ static int scan_layers(struct inspector *in)
 		if (code)
 			return code;
 		findings_of_layer(&in->findings, &in->scans[i]);
-		put_layer(in, &in->scans[i]);
+		certified = certified_layer(&in->certified, layer, &in->findings);
+		put_layer(in, &in->scans[i], &certified);
 		tensor_drop(w->codes, elems / 2);
 		tensor_drop(w->scales, elems / NIB_NVFP4_BLOCK);
 		progress_advance(tensor_layer_bytes((double)elems), NULL);
@@ -299,6 +308,7 @@ static int find_all(struct inspector *in)
 		return cli_no_memory("findings");
 	if (cli_must_stop())
 		return cli_stopped();
+	certified_put(&in->certified, in->table);
 	return put_findings(in) ? CLI_FOUND : CLI_OK;
 }
 
@@ -329,6 +339,7 @@ static void free_all(struct inspector *in)
 		scan_layer_free(&in->scans[i]);
 	free(in->scans);
 	free(in->sources);
+	certified_free(&in->certified);
 	findings_free(&in->findings);
 	layouts_free(&in->layouts);
 	config_free(&in->config);
@@ -352,6 +363,8 @@ static int run_inspect(const void *args_)
 	    in.scans ? layouts_read(&in.layouts, in.file) : cli_no_memory("statistics");
 	if (!code)
 		code = tensor_list(in.file, &in.sources, &in.n_sources);
+	if (!code)
+		code = certified_read(&in.certified, path, &in.findings);
 	if (!code)
 		code = inspect(&in, path);
 	end = table_end(in.table);
@@ -394,10 +407,12 @@ const struct cli_command command_inspect = {
 	"  config             config.json says something else than the tensors\n"
 	"  config-field       quantization_config lacks a key\n"
 	"  config-input       activations are quantised, and no scales are there\n"
+	"  certificate        the certificate is stale, incomplete or broken\n"
 	"\n"
 	"A note is a hint or a loss of precision: nibble-order, weak-blocks,\n"
 	"small-scales, not-shared, input-scale, input-not-shared, awq,\n"
 	"packed-across, config-rule, no-target, not-ignored, no-input-scale.\n"
+	"The certificate of nib verify --certify is compared with the layers.\n"
 	"nib repair mends what it can.  Exchanged nibbles leave every block's\n"
 	"values as they are, so one file cannot prove them: nib verify against\n"
 	"the original can.  Random weights have no pattern by which tiled scales\n"

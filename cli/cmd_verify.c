@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "certificate.h"
 #include "cli.h"
 #include "experts.h"
 #include "progress.h"
@@ -13,6 +14,7 @@ struct verify_args {
 	struct cli_shared shared;
 	const char *layer;
 	double min_sqnr;
+	int certify;
 };
 
 static const struct table_column columns[] = {
@@ -46,6 +48,7 @@ struct verifier {
 	int64_t capacity; /* elements of x and of y */
 	int64_t compared, failed, identical, only_b;
 	double worst_db;
+	json_t *layers; /* of the certificate; NULL: none is asked for */
 	const char *worst_name, *only_b_name; /* the first that only B has */
 };
 
@@ -248,6 +251,20 @@ static void verify_bytes(struct verifier *v, const struct tensor_source *a)
 		put_row(v, a, &b, 1, 1, "identical");
 }
 
+/* Adds a layer of B to the certificate. */
+static int certify(struct verifier *v, const struct tensor_source *a,
+		   const struct tensor_source *b, const struct tensor_error *error)
+{
+	if (!v->layers || !certificate_layer_of(b))
+		return CLI_OK;
+	if (!a->is_float)
+		return cli_error(CLI_INPUT,
+				 "--certify: %s: is %s in A: the original must be "
+				 "floats",
+				 b->name, tensor_format(a));
+	return certificate_add(v->layers, b, error);
+}
+
 static int verify_rows(struct verifier *v, const struct tensor_source *a)
 {
 	char text[TENSOR_SHAPE_TEXT + 32], shape[TENSOR_SHAPE_TEXT];
@@ -268,7 +285,7 @@ static int verify_rows(struct verifier *v, const struct tensor_source *a)
 	code = compare_rows(v, a, &b, &error);
 	if (!code)
 		put_result(v, a, &b, &error);
-	return code;
+	return code ? code : certify(v, a, &b, &error);
 }
 
 /* How a tensor of A divides into the layers of B; NULL: it is compared whole. */
@@ -383,6 +400,30 @@ static void put_summary(struct verifier *v)
 			   v->only_b > 1 ? ", ..." : "");
 }
 
+static int write_certificate(struct verifier *v)
+{
+	char *path;
+	int code;
+
+	if (!v->layers)
+		return CLI_OK;
+	if (v->failed) {
+		table_note(v->table, "no certificate: %lld layer%s not within %.1f dB",
+			   (long long)v->failed, v->failed == 1 ? " is" : "s are",
+			   v->args->min_sqnr);
+		return CLI_OK;
+	}
+	path = certificate_path(v->args->shared.files[1]);
+	if (!path)
+		return CLI_FAILED;
+	code = certificate_write(v->layers, v->b, path);
+	if (!code)
+		table_note(v->table, "certificate of %lld layers: %s",
+			   (long long)json_object_size(v->layers), path);
+	free(path);
+	return code;
+}
+
 static int verify(struct verifier *v)
 {
 	char near[CLI_NEAREST_TEXT];
@@ -399,6 +440,7 @@ static int verify(struct verifier *v)
 	if (!code) {
 		find_only_b(v);
 		put_summary(v);
+		code = write_certificate(v);
 	}
 	end = table_end(v->table);
 	if (code || end)
@@ -414,6 +456,11 @@ static int run_verify(const void *args_)
 	struct nib_error err;
 	int code = CLI_OK;
 
+	if (args->certify && args->layer)
+		return cli_error(CLI_USAGE, "--layer: a certificate has all layers: "
+					    "give --certify or --layer");
+	if (args->certify && !(v.layers = json_object()))
+		return cli_no_memory("the certificate");
 	if (nib_file_open(files[0], &v.a, &err) || nib_file_open(files[1], &v.b, &err))
 		code = cli_fail_input(NULL, &err);
 	if (!code)
@@ -423,6 +470,7 @@ static int run_verify(const void *args_)
 	nib_device_close(v.device);
 	nib_file_close(v.a);
 	nib_file_close(v.b);
+	json_decref(v.layers);
 	free(v.x);
 	free(v.y);
 	return code;
@@ -433,6 +481,8 @@ static const struct cli_option options[] = {
     {"min-sqnr", OPT_DOUBLE, ARG(min_sqnr), "DB", "10",
      .help = "least SQNR of a layer in dB; below it the layer fails"},
     {"layer", OPT_TEXT, ARG(layer), "NAME", .help = "compare only this layer"},
+    {"certify", OPT_FLAG, ARG(certify),
+     .help = "write the errors of B's layers next to B (docs/certificates.md)"},
     {0},
 };
 
@@ -454,6 +504,7 @@ const struct cli_command command_verify = {
 	"remark names the one that explains the difference.\n",
     .examples = "nib verify model.safetensors nvfp4.safetensors\n"
 		"nib verify model-dir nvfp4-dir\n"
+		"nib verify model-dir nvfp4-dir --certify\n"
 		"nib verify a.safetensors b.safetensors --min-sqnr 18\n"
 		"nib verify a.safetensors b.safetensors --layer lm_head\n",
     .groups = (const struct cli_group[]){{"Verifying", options, 0},

@@ -21,8 +21,7 @@ static char *made(char *text)
 	return text;
 }
 
-/* The folder that path is, or that the index path is in; NULL for others. */
-static char *find_folder(const char *path)
+char *config_folder(const char *path)
 {
 	const size_t n = strlen(path), end = strlen(INDEX_END);
 	const char *slash = strrchr(path, '/');
@@ -287,7 +286,7 @@ static json_t *read_targets(const json_t *model)
 
 void config_read(struct config *c, const char *path)
 {
-	*c = (struct config){.folder = find_folder(path)};
+	*c = (struct config){.folder = config_folder(path)};
 	if (c->folder) {
 		char *unused;
 

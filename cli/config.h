@@ -34,6 +34,9 @@ struct config {
 #define CONFIG_MODEL	"config.json"
 #define CONFIG_MODELOPT "hf_quant_config.json"
 
+/* The folder that path is, or that the index path is in, to be freed; NULL for
+ * others. */
+char *config_folder(const char *path);
 /*
  * Reads the files of a folder, or of the folder of an index, and nothing for
  * a single file.  Warns about a file that is no JSON object and leaves it out.

@@ -98,6 +98,11 @@ const struct finding_rule finding_rules[FIND_KINDS] = {
 	 "W4A16 (--activations bf16) reads no input scale.  Where activations "
 	 "are quantised, nibblas.transformers gives an expert the largest scale "
 	 "of the others; nib run takes the largest value of x."},
+    [FIND_CERTIFICATE] = {"certificate", 1,
+			  "the certificate is not of these layers, or broken",
+			  "Write it again: nib verify ORIGINAL THIS --certify.  "
+			  "from_pretrained(activations=\"certified\") refuses it as it "
+			  "is."},
     [FIND_TARGETS] = {"no-target", 0,
 		      "layers that no group of quantization_config targets",
 		      "Engines find the scheme of a layer by the targets of "

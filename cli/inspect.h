@@ -7,6 +7,7 @@
 #ifndef NIB_INSPECT_H
 #define NIB_INSPECT_H
 
+#include "certificate.h"
 #include "cli.h"
 #include "config.h"
 #include "tensor.h"
@@ -93,6 +94,7 @@ enum finding_kind {
 	FIND_RULE,
 	FIND_TARGETS,
 	FIND_NO_INPUT,
+	FIND_CERTIFICATE,
 	FIND_KINDS,
 };
 
@@ -192,6 +194,34 @@ double findings_largest_of_others(const struct scan_layer *scans, int64_t count,
  * in the order of names. */
 void findings_of_inputs(struct findings *findings, const struct scan_layer *scans,
 			int64_t count);
+
+/* ---- certificate_show.c -------------------------------------------------- */
+
+#define CERTIFIED_WORST 3
+struct certified {
+	char *path;
+	json_t *root;		    /* NULL: the checkpoint has no certificate */
+	int64_t count[3];	    /* of layers, by enum certificate_state */
+	int64_t nvfp4, int8, dense; /* of layers by the choice */
+	struct {
+		const char *name; /* NULL: no more */
+		double error;
+	} worst[CERTIFIED_WORST];
+};
+
+/* CLI_OK or CLI_FAILED (memory). */
+int certified_read(struct certified *certified, const char *checkpoint,
+		   struct findings *findings);
+void certified_free(struct certified *certified);
+/* Counts a layer, and finds what its certificate is wrong about. */
+struct certificate_layer certified_layer(struct certified *certified,
+					 const struct nib_layer *layer,
+					 struct findings *findings);
+/* The columns of a layer. */
+void certified_put_layer(const struct certified *certified,
+			 const struct certificate_layer *layer, struct table *table);
+/* The sums over all layers. */
+void certified_put(const struct certified *certified, struct table *table);
 
 /* ---- findings.c, all layers ---------------------------------------------- */
 

@@ -205,7 +205,8 @@ void out_folder_discard(struct out_folder *out)
 
 /* ---- the files next to the tensors ---------------------------------------- */
 
-/* Files of weights, in any format, and those that are written anew. */
+/* Files of weights, in any format, those that are written anew, and the certificate of
+ * the old weights. */
 static int is_left_out(const char *name)
 {
 	static const char *const ends[] = {
@@ -217,7 +218,7 @@ static int is_left_out(const char *name)
 		    !strcmp(name + strlen(name) - strlen(ends[i]), ends[i]))
 			return 1;
 	return name[0] == '.' || !strcmp(name, "config.json") ||
-	       !strcmp(name, "hf_quant_config.json");
+	       !strcmp(name, "hf_quant_config.json") || !strcmp(name, CERTIFICATE_FILE);
 }
 
 /* 0, or an errno. */

@@ -23,10 +23,13 @@ int out_folder_commit(struct out_folder *out);
 /* Removes what was written.  Does nothing after a commit. */
 void out_folder_discard(struct out_folder *out);
 
+/* The certificate of a folder's weights: certificate.h. */
+#define CERTIFICATE_FILE "nibblas_certificate.json"
+
 /*
- * Copies the files of folder that are no weights, no indices and no
- * configuration of the model: tokenizers, templates, licences.  Folders in it
- * are left out.
+ * Copies the files of folder that are no weights, no indices, no configuration of
+ * the model and no certificate: tokenizers, templates, licences.  Folders in it are
+ * left out.
  */
 int out_folder_copy_rest(const struct out_folder *out, const char *folder);
 /* Whether the files to copy exist and may be read: a link to nothing is an
