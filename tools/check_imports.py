@@ -8,6 +8,7 @@ Layers, each of which may import its own modules and those above it in this tabl
     nibblas.torch           needs torch
     nibblas.transformers    needs transformers
     nibblas.gptq            needs transformers
+    nibblas.certify         needs transformers
     nibblas.vllm            needs vLLM
     nibblas.gpumode         needs torch; imported by nobody
 
@@ -21,11 +22,12 @@ import sys
 ROOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                     "python")
 LAYERS = ("nibblas", "nibblas.torch", "nibblas.transformers", "nibblas.gptq",
-          "nibblas.vllm", "nibblas.gpumode")
+          "nibblas.certify", "nibblas.vllm", "nibblas.gpumode")
 # What a layer may not import, though it is above it.
-FORBIDDEN = {"nibblas.vllm": {"nibblas.transformers", "nibblas.gptq"},
+FORBIDDEN = {"nibblas.vllm": {"nibblas.transformers", "nibblas.gptq",
+                              "nibblas.certify"},
              "nibblas.gpumode": {"nibblas.transformers", "nibblas.gptq",
-                                 "nibblas.vllm"}}
+                                 "nibblas.certify", "nibblas.vllm"}}
 
 
 def module_files():

@@ -13,8 +13,6 @@ from unittest import mock
 
 import torch
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 import nibblas
 import nibblas.transformers as nt
@@ -23,23 +21,6 @@ from nibblas import gptq
 from nibblas.gptq import __main__ as command, _rounding, _run, _solve, _state
 
 SETTINGS = {"windows": 12, "length": 32, "min_tokens": 64}
-ALPHABET = 90
-
-
-def save_dense(folder, family):
-    """A tiny model, a tokenizer of single characters, and a calibration text."""
-    model = tiny.make(family, num_hidden_layers=2)
-    model.save_pretrained(folder)
-    words = {chr(33 + i): i for i in range(ALPHABET)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="!"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
-    generator = torch.Generator().manual_seed(7)
-    with open(os.path.join(folder, "text.jsonl"), "w", encoding="utf-8") as file:
-        for _ in range(20):
-            ids = torch.randint(ALPHABET, (60,), generator=generator).tolist()
-            file.write(json.dumps({"text": "".join(chr(33 + x) for x in ids)}) + "\n\n")
-    return model
 
 
 def run(folder, out, **named):
@@ -172,7 +153,7 @@ class ModelTest(unittest.TestCase):
         cls.folder = tempfile.mkdtemp()
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.llama = os.path.join(cls.folder, "llama")
-        cls.model = save_dense(cls.llama, "llama")
+        cls.model = tiny.save_dense(cls.llama, "llama")
 
     def out(self, name="out"):
         path = os.path.join(self.folder, name)
@@ -181,7 +162,7 @@ class ModelTest(unittest.TestCase):
 
     def error_of(self, folder):
         """The squared error of the logits for the text of the calibration."""
-        tokens = torch.randint(ALPHABET, (8, 32),
+        tokens = torch.randint(tiny.ALPHABET, (8, 32),
                                generator=torch.Generator().manual_seed(7))
         with torch.no_grad():
             logits = nt.from_pretrained(folder)(tokens).logits
@@ -234,7 +215,7 @@ class ModelTest(unittest.TestCase):
 
     def test_experts(self):
         folder = os.path.join(self.folder, "mixtral")
-        save_dense(folder, "mixtral")
+        tiny.save_dense(folder, "mixtral")
         summary, _ = run(folder, self.out(), choose_scales="static", min_tokens=1)
         counts = sorted(x["tokens"] for x in summary["layers"]
                         if "experts" in x["layer"])

@@ -10,7 +10,9 @@ import shutil
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (AutoConfig, AutoModelForCausalLM,
+                          PreTrainedTokenizerFast)
 
 import nibblas.torch  # registers torch.ops.nibblas
 
@@ -51,6 +53,8 @@ LINEAR = re.compile(r"(_proj|_a|_b|_a_proj_with_mqa|\.w[123o]|\.wi_[01]|"
                     r"Attention\.[qkvo]|experts\.\d+\.\w+)\.weight$")
 STACK = re.compile(r"experts\.(gate_up_proj|down_proj)$")
 INPUT_SCALE = 4 / 2688
+# Characters of the tokenizer of save_dense().
+ALPHABET = 90
 # No bfloat16 has this value.
 CACHE_SCALE = 1 + 2.0 ** -20
 # Each layer has an input scale of its own, so that no two can be swapped unseen: these
@@ -70,6 +74,22 @@ def make(family, seed=0, **sizes):
         for name, one in model.named_parameters():
             if "norm" not in name:
                 one.normal_(0, 0.08)
+    return model
+
+
+def save_dense(folder, family):
+    """A tiny model, a tokenizer of single characters, and a calibration text."""
+    model = make(family, num_hidden_layers=2)
+    model.save_pretrained(folder)
+    words = {chr(33 + i): i for i in range(ALPHABET)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="!"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+    generator = torch.Generator().manual_seed(7)
+    with open(os.path.join(folder, "text.jsonl"), "w", encoding="utf-8") as file:
+        for _ in range(20):
+            ids = torch.randint(ALPHABET, (60,), generator=generator).tolist()
+            file.write(json.dumps({"text": "".join(chr(33 + x) for x in ids)}) + "\n\n")
     return model
 
 

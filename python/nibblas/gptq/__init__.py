@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from nibblas._library import ArgumentError, SystemIOError
+from nibblas._library import ArgumentError
 from nibblas._views import SCALE_RULES, choose
 from nibblas.gptq import _blocks, _data, _run, _solve, _state
 from nibblas.torch._siblings import shared_scales
@@ -51,16 +50,6 @@ def _check(options, target, activations, windows, length, min_tokens):
                         ("min_tokens", min_tokens)):
         if value < 1:
             raise ArgumentError(f"{name} = {value}: must be 1 or more", name)
-
-
-def _load(path):
-    """(model, tokenizer) of a dense folder, in its own types, on the host."""
-    if not os.path.isdir(path):
-        raise SystemIOError(f"model = {path}: no such folder", "model")
-    model = AutoModelForCausalLM.from_pretrained(path, dtype="auto").eval()
-    if getattr(model.config, "quantization_config", None) is not None:
-        raise ArgumentError(f"model = {path}: is quantised already", "model")
-    return model, AutoTokenizer.from_pretrained(path)
 
 
 def _plan(model, prefix):
@@ -144,7 +133,7 @@ def quantize(path: str, out: str, calibration: str, *, windows: int = 128,
     options = _solve.Options(damping, block_size, act_order, scales, choose_scales)
     _check(options, target, activations, windows, length, min_tokens)
     texts = _data.read_texts(calibration)
-    model, tokenizer = _load(path)
+    model, tokenizer = _data.load_model(path)
     tokens = _data.windows_of(texts, tokenizer, windows, length, seed)
     settings = {**options._asdict(), "windows": windows, "length": length,
                 "seed": seed, "min_tokens": min_tokens, "device": str(device),

@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_data.py - the calibration text: a file of JSON lines, and windows of its tokens."""
+"""_data.py - the dense model, and the calibration text: a file of JSON lines, and
+windows of its tokens."""
 
 import json
+import os
 
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from nibblas._library import FileError, SystemIOError
+from nibblas._library import ArgumentError, FileError, SystemIOError
+
+
+def load_model(path):
+    """(model, tokenizer) of a dense folder, in its own types, on the host."""
+    if not os.path.isdir(path):
+        raise SystemIOError(f"model = {path}: no such folder", "model")
+    model = AutoModelForCausalLM.from_pretrained(path, dtype="auto").eval()
+    if getattr(model.config, "quantization_config", None) is not None:
+        raise ArgumentError(f"model = {path}: is quantised already", "model")
+    return model, AutoTokenizer.from_pretrained(path)
 
 
 def read_texts(path):

@@ -15,7 +15,7 @@ import copy
 import json
 import os
 import stat
-from typing import Any
+from typing import Any, Literal
 
 import transformers
 
@@ -33,9 +33,10 @@ from nibblas import _quantization
 from nibblas._files import Checkpoint
 from nibblas._library import ArgumentError, FileError, SystemIOError
 from nibblas._numpy import ActivationsName
-from nibblas._views import ACTIVATIONS, choose
+from nibblas._views import choose
 from nibblas.transformers._calibrate import calibrate
-from nibblas.transformers._config import METHOD, PACKED, Config, is_ours
+from nibblas.transformers._config import (CHOICES, METHOD, PACKED, Config,
+                                           is_ours)
 from nibblas.transformers import _formats, _parallel
 from nibblas.transformers._experts import IMPLEMENTATION, experts_forward
 from nibblas.transformers._onload import METHOD as ON_LOAD, NVFP4Config, QuantizerOnLoad
@@ -163,15 +164,17 @@ def _quantise(path, config, quantize, activations, cls, named):
                                **named)
 
 
-def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
+def from_pretrained(path: Any, *,
+                    activations: "ActivationsName | Literal['certified'] | None" = None,
                     cls: Any = AutoModelForCausalLM,
                     quantize: "bool | NVFP4Config" = False, **named: Any) -> Any:
     """Loads an NVFP4 model of ModelOpt or compressed-tensors, or a dense one that it
     quantises.
 
     path         a directory, or a name on the hub
-    activations  how every layer uses x, as in nibblas.torch.Linear; None: as
-                 the checkpoint says
+    activations  how every layer uses x, as in nibblas.torch.Linear; "certified": as
+                 the folder's certificate chooses for each layer (nibblas.certify);
+                 None: as the checkpoint says
     cls          the class to load, or an AutoModel class
     quantize     True, or an NVFP4Config: the checkpoint is dense, and becomes NVFP4
     named        go to cls.from_pretrained(); config may be among them
@@ -179,7 +182,7 @@ def from_pretrained(path: Any, *, activations: "ActivationsName | None" = None,
     Returns a model of transformers.  Raises FileError for what the checkpoint has and
     nibblas does not understand, with the file, the layer and the rule."""
     if activations is not None:
-        choose("activations", activations, ACTIVATIONS)
+        choose("activations", activations, CHOICES)
     with _check_folder(path, named) as file, _formats.keep(file):
         return _load(path, activations, cls, quantize, named)
 
@@ -206,14 +209,15 @@ def _load(path, activations, cls, quantize, named):
     return cls.from_pretrained(path, config=config, **named)
 
 
-def register(activations: "ActivationsName | None" = None) -> None:
+def register(
+        activations: "ActivationsName | Literal['certified'] | None" = None) -> None:
     """Makes transformers' own from_pretrained() load NVFP4 models by nibblas: those of
     quant_method "modelopt", and those of "compressed-tensors" that have NVFP4 layers;
     others of compressed-tensors are loaded as before.
 
     activations  as in from_pretrained(), for all models that are loaded so"""
     if activations is not None:
-        choose("activations", activations, ACTIVATIONS)
+        choose("activations", activations, CHOICES)
     Config.default_activations = activations
     mapping = AUTO_QUANTIZATION_CONFIG_MAPPING
     for method in ("modelopt", "compressed-tensors"):

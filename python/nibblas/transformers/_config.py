@@ -12,6 +12,9 @@ from nibblas._patterns import matches
 from nibblas._views import ACTIVATIONS, choose
 
 METHOD = "nibblas"
+CERTIFIED = "certified"
+# How from_pretrained() is told what is done to x.
+CHOICES = {**ACTIVATIONS, CERTIFIED: None}
 PACKED = "nvfp4-pack-quantized"
 # ModelOpt's algorithms, and whether activations stay as they are.
 ALGORITHMS = {"NVFP4": False, "NVFP4_AWQ": False, "W4A16_NVFP4": True,
@@ -61,8 +64,9 @@ def _check_groups(groups):
 class Config(QuantizationConfigMixin):
     """A quantization_config, kept as it is and written back so.
 
-    activations  "dense", "int8" or "nvfp4" for all layers; None: as the checkpoint
-                 says"""
+    activations  "dense", "int8" or "nvfp4" for all layers; "certified": as certified
+                 has it; None: as the checkpoint says
+    certified    {layer of the checkpoint: its activations} of the certificate"""
 
     # The default of models that are loaded by their quant_method's name.
     default_activations = None
@@ -70,9 +74,9 @@ class Config(QuantizationConfigMixin):
     def __init__(self, activations=None, /, **source):
         self.quant_method = METHOD
         self.source = source
-        self.activations = activations
+        self.activations, self.certified = activations, {}
         if self.activations is not None:
-            choose("activations", self.activations, ACTIVATIONS)
+            choose("activations", self.activations, CHOICES)
         inner = source.get("quantization") or source
         _check_transforms(inner)
         self.groups = inner.get("config_groups") or {}
@@ -173,6 +177,8 @@ class Config(QuantizationConfigMixin):
     def activations_of(self, name, has_input_scale):
         """How a layer uses x: a value of nibblas.torch.Linear's
         activations."""
+        if self.activations == CERTIFIED:
+            return self.certified[name]
         if self.activations is not None:
             return self.activations
         if self.is_weight_only(name, has_input_scale):

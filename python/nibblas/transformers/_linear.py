@@ -98,6 +98,7 @@ class CheckpointLinear(Loading, Linear):
                          "meta", old.weight.dtype, activations)
         self._is_loading = True
         self.format, self.origins = layer.format, origins(layer)
+        self.stored_name = layer.name
         self.has_input = layer.input_global is not None
         # Whether x is quantised by its largest value though there is an input scale.
         self.is_input_unusable = False

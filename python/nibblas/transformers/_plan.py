@@ -24,6 +24,12 @@ class Part(NamedTuple):
     layers: list
 
 
+def layers_of(stacks):
+    """The layers of an experts' module, a value of Plan.stacks."""
+    for stored in (x for leaf in stacks.values() for x in leaf):
+        yield from [stored] if isinstance(stored, formats.Layer) else stored.layers
+
+
 class Plan(NamedTuple):
     """What a checkpoint is for a model.
 
@@ -46,9 +52,7 @@ class Plan(NamedTuple):
         """All layers of the checkpoint that the model uses."""
         yield from self.linears.values()
         for stacks in self.stacks.values():
-            for stored in (x for leaf in stacks.values() for x in leaf):
-                yield from [stored] if isinstance(stored,
-                                                  formats.Layer) else stored.layers
+            yield from layers_of(stacks)
 
 
 def is_mergeable(module):

@@ -14,9 +14,12 @@ from transformers.core_model_loading import (Concatenate, MergeModulelist,
 from transformers.quantizers import HfQuantizer
 from transformers.quantizers.base import SequentialLlama4TextExperts
 
+from nibblas import _certificate
+from nibblas._files import Checkpoint
 from nibblas._library import FileError, UnsupportedError
 from nibblas.torch import Linear
 from nibblas.transformers import _experts, _formats as formats, _parallel, _plan
+from nibblas.transformers._config import CERTIFIED
 from nibblas.transformers._dense import count_weights, dequantise
 from nibblas.transformers._linear import CheckpointLinear, Fp8Linear, empty
 from nibblas.transformers._names import Origin, following, targets
@@ -219,6 +222,19 @@ def relabel(config, model):
     config.relabel(plain, quantised)
 
 
+def _certified(files, plan):
+    """{layer: its activations} of the certificate next to a checkpoint's files.  The
+    layers of one module of experts get the same: that with the smallest error."""
+    path = os.path.join(os.path.dirname(str(files[0])), _certificate.FILE)
+    with Checkpoint._of_files([str(x) for x in files]) as file:
+        chosen = _certificate.choices(path, file)
+    for stacks in plan.stacks.values():
+        names = [x.name for x in _plan.layers_of(stacks)]
+        same = _certificate.strictest(chosen[x] for x in names)
+        chosen.update(dict.fromkeys(names, same))
+    return chosen
+
+
 class Quantizer(HfQuantizer):
     """Puts NVFP4 layers into a model while transformers loads it."""
 
@@ -271,6 +287,9 @@ class Quantizer(HfQuantizer):
             raise FileError(f"{checkpoint_files[0]}: has no quantised layer, but the "
                             "configuration says that the model is quantised", "path")
         _check_devices(plan, device_map)
+        config = self.quantization_config
+        if config.activations == CERTIFIED:
+            config.certified = _certified(checkpoint_files, plan)
         # {experts' module: {parameter: Origin}}
         self.origins = {}
         self.used = {}
