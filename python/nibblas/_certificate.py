@@ -105,7 +105,7 @@ def read(path: str) -> "dict[str, Any]":
 
 
 def digest(tensors: "Any") -> str:
-    """Of the arrays of a layer as a file stores them, in the order of
+    """The digest of the arrays of a layer as a file stores them, in the order of
     StoredLayer.tensors."""
     crc = count = 0
     for one in tensors:
@@ -140,7 +140,7 @@ def check(path: str, found: "dict[str, Any]", file: "Any") -> None:
 
 
 def strictest(choices: "Any") -> str:
-    """Of several values of activations, that with the smallest error."""
+    """The one of several values of activations that has the smallest error."""
     return max(choices, key=_COST.__getitem__)
 
 
