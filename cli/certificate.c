@@ -78,6 +78,11 @@ char *certificate_path(const char *checkpoint)
 {
 	char *folder = config_folder(checkpoint), *path;
 
+	/* Without memory a folder looks like a file. */
+	if (!folder && cli_must_stop()) {
+		cli_no_memory("names of files");
+		return NULL;
+	}
 	if (folder) {
 		path = out_folder_path(folder, CERTIFICATE_FILE);
 		free(folder);
@@ -217,19 +222,19 @@ static void check_format(json_t *root, char problem[CERTIFICATE_PROBLEM_TEXT])
 		     name);
 }
 
-json_t *certificate_read(const char *checkpoint, char problem[CERTIFICATE_PROBLEM_TEXT])
+int certificate_read(const char *path, json_t **certificate,
+		     char problem[CERTIFICATE_PROBLEM_TEXT])
 {
-	char *path = certificate_path(checkpoint);
+	json_error_t error = {.text = ""};
 	json_t *root = NULL;
-	json_error_t error = {.text = "not enough memory"};
 	struct stat st;
 
+	*certificate = NULL;
 	*problem = '\0';
-	if (!path || lstat(path, &st)) {
-		free(path);
-		return NULL;
-	}
+	if (lstat(path, &st))
+		return CLI_OK;
 	/* A FIFO would be waited for. */
+	errno = 0;
 	if (stat(path, &st))
 		snprintf(problem, CERTIFICATE_PROBLEM_TEXT, "%s", strerror(errno));
 	else if (!S_ISREG(st.st_mode))
@@ -239,11 +244,13 @@ json_t *certificate_read(const char *checkpoint, char problem[CERTIFICATE_PROBLE
 			 error.text);
 	else
 		check_format(root, problem);
-	free(path);
-	if (!*problem)
-		return root;
-	json_decref(root);
-	return NULL;
+	if (!root && errno == ENOMEM)
+		return cli_no_memory("the certificate");
+	if (*problem)
+		json_decref(root);
+	else
+		*certificate = root;
+	return CLI_OK;
 }
 
 struct certificate_layer certificate_find(const json_t *certificate,

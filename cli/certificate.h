@@ -45,10 +45,10 @@ int certificate_write(json_t *layers, const struct nib_file *file, const char *p
 
 /* The text of a problem of a certificate. */
 #define CERTIFICATE_PROBLEM_TEXT 200
-/* The certificate of a checkpoint; NULL if it has none, and with a problem if the file
- * breaks the format. */
-json_t *certificate_read(const char *checkpoint,
-			 char problem[CERTIFICATE_PROBLEM_TEXT]);
+/* The certificate in a file; NULL if there is none, and with a problem if the file
+ * breaks the format.  CLI_OK or CLI_FAILED (memory). */
+int certificate_read(const char *path, json_t **certificate,
+		     char problem[CERTIFICATE_PROBLEM_TEXT]);
 
 enum certificate_state {
 	CERTIFICATE_NONE,  /* the layer is not in it */

@@ -17,14 +17,15 @@ int certified_read(struct certified *c, const char *checkpoint,
 		   struct findings *findings)
 {
 	char problem[CERTIFICATE_PROBLEM_TEXT];
+	int code;
 
 	*c = (struct certified){.path = certificate_path(checkpoint)};
 	if (!c->path)
 		return CLI_FAILED;
-	c->root = certificate_read(checkpoint, problem);
-	if (*problem)
+	code = certificate_read(c->path, &c->root, problem);
+	if (*problem && !code)
 		findings_add(findings, FIND_CERTIFICATE, c->path, "%s", problem);
-	return CLI_OK;
+	return code;
 }
 
 void certified_free(struct certified *c)

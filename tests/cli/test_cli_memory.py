@@ -84,12 +84,15 @@ class Memory(NibTest):
                 self.assertEqual(self.files("out"), want, f"allocation {n}")
 
     def test_inspect_and_verify(self):
-        for args in (("inspect", "want"), ("verify", "model", "want")):
+        self.nib("verify", "model", "want", "--certify")
+        files = self.files("want")
+        for args in (("inspect", "want"), ("verify", "model", "want", "--certify")):
             want = self.nib(*args, "--format", "json").stdout
             for n, result in self.runs(*args, "--format", "json"):
                 if result.returncode in (0, 1):
                     self.assertEqual((result.stdout, result.returncode), (want, 0),
                                      f"{args[0]}: allocation {n}")
+                self.assertEqual(self.files("want"), files, f"allocation {n}")
 
     def test_repair(self):
         """Two fused layers with scales of their own, and no list with lm_head."""
