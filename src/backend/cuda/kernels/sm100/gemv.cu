@@ -377,7 +377,11 @@ struct ring {
 	int next; /* the stage to be multiplied */
 };
 
-/* Requests the warp's first steps; before them A, which would wait for them. */
+/*
+ * Requests the warp's first steps.  The CTA requests A before them, because loads of an
+ * SM return in the order of their requests: A would wait for the weights of the warps
+ * that request them first, and all weights for A.
+ */
 template <int M, bool ALIGNED, int DEPTH>
 DEVICE struct first_loads fill_ring(const struct nib_gemv100_params &p,
 				    const struct run &run, const struct place &place,
@@ -390,6 +394,7 @@ DEVICE struct first_loads fill_ring(const struct nib_gemv100_params &p,
 	ring->ahead.unit = run.first + place.group;
 	ring->ahead.window = 0;
 	enter_window<M>(p, run, place, &ring->ahead);
+	__syncthreads();
 #pragma unroll
 	for (int i = 0; i < DEPTH; i++)
 		load<M>(p, run, place, &ring->ahead, &ring->stages[i]);

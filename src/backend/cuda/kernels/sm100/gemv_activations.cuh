@@ -64,6 +64,23 @@ struct stored {
 	int window;
 };
 
+/*
+ * The row in the slots, item * M + row of the item, that has pieces number r *
+ * row_pieces to (r + 1) * row_pieces - 1.  The first rows of all items come first, so
+ * that threads load rows that exist before others: what they load later is requested
+ * after the weights, and arrives 2 us later.
+ */
+template <int M>
+DEVICE int slot_row(const struct stored &stored, int r)
+{
+	int row = 0;
+
+#pragma unroll
+	for (int i = 1; i < M; i++)
+		row += r >= i * stored.items;
+	return (r - row * stored.items) * M + row;
+}
+
 /* Piece number i of all rows in the slots. */
 template <int M>
 DEVICE struct piece load_piece(const struct nib_gemv100_params &p,
@@ -73,7 +90,7 @@ DEVICE struct piece load_piece(const struct nib_gemv100_params &p,
 	const int row_pieces =
 	    nib_gemv100_window_steps(p.steps, M) * (NIB_GEMV_STEP / 32);
 	const int all_rows = (int)__umulhi((uint32_t)i, p.pieces_inverse);
-	const int row = all_rows % M;
+	const int slot = slot_row<M>(stored, all_rows), row = slot % M;
 	const int block = stored.window * NIB_GEMV100_WINDOW(M) * (NIB_GEMV_STEP / 16) +
 			  (i - all_rows * row_pieces) * 2;
 	const int blocks = min(p.k / 16 - block, 2);
@@ -83,7 +100,7 @@ DEVICE struct piece load_piece(const struct nib_gemv100_params &p,
 
 	if (all_rows >= stored.items * M || blocks <= 0)
 		return x;
-	item = item_of(p, run, stored.item + all_rows / M);
+	item = item_of(p, run, stored.item + slot / M);
 	if (row >= item.rows)
 		return x;
 	from = p.a.codes + (item.row + row) * p.a.row_stride + block * 8;
@@ -160,7 +177,8 @@ DEVICE void store_pieces(const struct nib_gemv100_params &p, const struct run &r
 	for (int i = threadIdx.x; i < stored.items * M * row_pieces;) {
 		const int row = (int)__umulhi((uint32_t)i, p.pieces_inverse);
 
-		store_piece(shared_at(NIB_GEMV100_A_AT + row * pitch +
+		store_piece(shared_at(NIB_GEMV100_A_AT +
+				      slot_row<M>(stored, row) * pitch +
 				      (i - row * row_pieces) * 64),
 			    piece);
 		i += NIB_GEMV100_THREADS(M);
