@@ -358,8 +358,8 @@ static void limits_of_experts(void)
 }
 
 /*
- * The vector kernel computes one row, two of less than 2^25 weights, and a few if their
- * weights would be copied.
+ * The vector kernel computes one row, two of less than 2^25 weights, four of less than
+ * 2^23, and a few if their weights would be copied.
  */
 static void few_rows(void)
 {
@@ -371,7 +371,10 @@ static void few_rows(void)
 	    {1, 1 << 16, NIB_SCALE_LAYOUT_TILED_128X4, true},
 	    {2, (1 << 16) - 1, NIB_SCALE_LAYOUT_TILED_128X4, true},
 	    {2, 1 << 16, NIB_SCALE_LAYOUT_TILED_128X4, false},
-	    {3, 300, NIB_SCALE_LAYOUT_TILED_128X4, false},
+	    {3, 300, NIB_SCALE_LAYOUT_TILED_128X4, true},
+	    {4, (1 << 14) - 1, NIB_SCALE_LAYOUT_TILED_128X4, true},
+	    {4, 1 << 14, NIB_SCALE_LAYOUT_TILED_128X4, false},
+	    {5, 300, NIB_SCALE_LAYOUT_TILED_128X4, false},
 	    {8, 300, NIB_SCALE_LAYOUT_TILED_128X4, false},
 	    {2, 300, NIB_SCALE_LAYOUT_LINEAR, true},
 	    {8, 300, NIB_SCALE_LAYOUT_LINEAR, true},

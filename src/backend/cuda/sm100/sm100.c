@@ -19,14 +19,17 @@ static const struct nib_cuda_costs costs = {
     .split = 2000,
 };
 
-/* Weights from which on tiles are faster for two rows; predicted. */
-#define TWO_ROWS_WEIGHTS (INT64_C(1) << 25)
+/* Weights from which on tiles are faster for two rows, and for three and four rows of
+ * one matrix; predicted. */
+#define TWO_ROWS_WEIGHTS  (INT64_C(1) << 25)
+#define FOUR_ROWS_WEIGHTS (INT64_C(1) << 23)
 
 /*
- * Whether tiles are faster than the vector kernel, predicted: from three rows on (8 x
- * 4096 x 7168 6.0 us, by the vector kernel 13.3), and with two if the weights are many
- * (2 x 7168 x 16384 12.7 and 14.3, but 2 x 4096 x 7168 6.0 and 5.7), unless weights
- * would be copied first.
+ * Whether tiles are faster than the vector kernel, predicted: from five rows on (8 x
+ * 4096 x 7168 6.0 us, by the vector kernel 13.3), and with fewer if the weights are
+ * many (2 x 7168 x 16384 12.7 and 14.3, but 2 x 4096 x 7168 6.0 and 5.7; 4 x 2048 x
+ * 4096 4.4 and 4.9, but 4 x 2048 x 2048 3.9 and 3.7), unless weights would be copied
+ * first.
  */
 static bool fits_tiles(const struct nib_plan *plan)
 {
@@ -36,9 +39,12 @@ static bool fits_tiles(const struct nib_plan *plan)
 	const struct sm100_source weights = {b, nib_fp4_batches(b),
 					     p->b_packed != NULL};
 	const int64_t count = weights.matrices * b->rows * b->k;
+	const int64_t rows = p->a.rows;
+	const bool is_small = rows <= 2 ? count < TWO_ROWS_WEIGHTS
+					: rows <= 4 && weights.matrices == 1 &&
+						  count < FOUR_ROWS_WEIGHTS;
 
-	return (p->a.rows > 2 || (p->a.rows == 2 && count >= TWO_ROWS_WEIGHTS)) &&
-	       !sm100_is_copied(&weights);
+	return rows > 1 && !is_small && !sm100_is_copied(&weights);
 }
 
 static struct cuda_choice choose(const struct nib_plan *plan)
