@@ -40,9 +40,9 @@ static bool fits_tiles(const struct nib_plan *plan)
 					     p->b_packed != NULL};
 	const int64_t count = weights.matrices * b->rows * b->k;
 	const int64_t rows = p->a.rows;
-	const bool is_small = rows <= 2 ? count < TWO_ROWS_WEIGHTS
-					: rows <= 4 && weights.matrices == 1 &&
-						  count < FOUR_ROWS_WEIGHTS;
+	const bool is_small =
+	    rows <= 2 ? count < TWO_ROWS_WEIGHTS
+		      : rows <= 4 && weights.matrices == 1 && count < FOUR_ROWS_WEIGHTS;
 
 	return rows > 1 && !is_small && !sm100_is_copied(&weights);
 }
