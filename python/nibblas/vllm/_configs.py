@@ -37,6 +37,8 @@ def _names(naming):
 _MODELOPT = _names(abi.NIB_NAMING_MODELOPT)
 _COMPRESSED = _names(abi.NIB_NAMING_COMPRESSED_TENSORS)
 _EXPERTS = {MoEActivation.SILU: "swiglu", MoEActivation.GELU_TANH: "gelu"}
+# vLLM's exchange of tokens that does not need a kernel of its own.
+_ALL_TO_ALL = "allgather_reducescatter"
 
 
 def _mark(layer, names):
@@ -199,6 +201,12 @@ class _ExpertsMethod:
     def get_fused_moe_quant_config(self, layer):
         return None
 
+    def maybe_make_prepare_finalize(self, routing_tables=None):
+        """Asked before 0.32 where the experts are split over processes.  None: vLLM
+        keeps this method, and adds the results of apply() up over the processes.  Its
+        own methods, which have made a kernel by then, raise."""
+        return None
+
     def apply(self, layer, x, topk_weights, topk_ids, shared_experts=None,
               shared_experts_input=None):
         return layer.nibblas.run(x, topk_ids, topk_weights, layer.expert_map)
@@ -216,6 +224,19 @@ def _refusal(layer, moe):
         return f"swiglu_limit = {moe.swiglu_limit}: clamped experts are not supported"
     if moe.has_bias:
         return "biases are not supported"
+    return _refusal_of_processes(moe.moe_parallel_config,
+                                 moe.intermediate_size_per_partition)
+
+
+def _refusal_of_processes(parallel, cols):
+    """The same for how they are split over processes; cols: of w2 in each."""
+    if cols % 16:
+        return (f"tensor_parallel_size = {parallel.tp_size}: leaves {cols} columns of "
+                "w2 to each process, which must be a multiple of 16")
+    if parallel.dp_size > 1 and not (
+            parallel.use_ep and parallel.all2all_backend == _ALL_TO_ALL):
+        return (f"data_parallel_size = {parallel.dp_size}: needs expert parallelism "
+                f"and all2all_backend = {_ALL_TO_ALL}")
     return ""
 
 
