@@ -152,13 +152,22 @@ class Experts(unittest.TestCase):
             given = self.given(w4a4, activation)
             layers = [FixedLayer(Cpu, *given) for _ in range(2)]
             self.assertEqual(layers[0].kind, layers[1].kind)
+            # Other weights, whose plans the first packed layer shares.
+            others = [x.flip(0) for x in given[:4]]
+            packed = [FixedLayer(Cpu, *x, *given[4:], pack=True)
+                      for x in (others, given[:4])]
+            self.assertEqual(packed[0].kind, packed[1].kind)
+            self.assertNotEqual(packed[0].kind, layers[0].kind)
+            self.assertEqual(set(packed[0].packed), {"gate", "up", "down"})
             for dtype in (torch.float32, torch.bfloat16):
                 for count in (5, 1, 0):
                     x = self.x[:count].to(dtype)
                     ids, slots = self.ids[:count].int(), self.slots[:count]
                     want = torch.ops.nibblas.moe(x, ids, slots, *given,
                                                  out_dtype=dtype)
-                    for layer in layers:
+                    different = packed[0].run(x, ids, slots)
+                    self.assertEqual(torch.equal(different, want), count == 0)
+                    for layer in (*layers, packed[1]):
                         y = layer.run(x, ids, slots)
                         self.assertEqual(y.dtype, dtype)
                         self.assertTrue(torch.equal(y, want), (w4a4, dtype, count))

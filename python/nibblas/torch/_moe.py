@@ -13,7 +13,7 @@ from nibblas import _views as views
 from nibblas._library import ArgumentError, call, lib
 from nibblas.torch._convert import _Call, calls
 from nibblas.torch._tensors import array, dtype_name, maker, meta, usual_type
-from nibblas.torch._weights import layer_weights
+from nibblas.torch._weights import LayerWeights, layer_weights
 
 ACTIVATIONS = {"swiglu": abi.NIB_MOE_ACTIVATION_SWIGLU,
                "swiglu_clamped": abi.NIB_MOE_ACTIVATION_SWIGLU_CLAMPED,
@@ -29,7 +29,9 @@ _POINTERS = {
     "up_scales": ("up", "scales"), "down": ("down", "codes"),
     "down_scales": ("down", "scales"), "gate_alpha": ("gate_alpha",),
     "up_alpha": ("up_alpha",), "down_alpha": ("down_alpha",), "x_global": ("x_global",),
-    "h_global": ("h_global",), "y": ("y", "data")}
+    "h_global": ("h_global",), "y": ("y", "data"),
+    "gate_packed": ("gate_packed",), "up_packed": ("up_packed",),
+    "down_packed": ("down_packed",)}
 _AT = {name: _plans.word(abi.nib_moe_layer, *path)
        for name, path in _POINTERS.items()}
 
@@ -229,38 +231,60 @@ def _run(backend, plan, device, pointers):
 _kinds = {}
 
 
+def _pack(weights):
+    """{name: Packed} of gate, up and down, whose tensors weights has; {} if one of them
+    cannot be packed without a copy of its codes."""
+    found = {name: LayerWeights().get(weights[name], weights[name + "_scales"])
+             for name in ("gate", "up", "down") if weights[name] is not None}
+    return found if all(found.values()) else {}
+
+
 class FixedLayer:
-    """moe() for weights that stay where they are and are packed nowhere: what it
-    derives from them, which is most of a call's time on the host, is made once.
-    Layers of the same sizes share plans."""
+    """moe() for weights that stay where they are: what it derives from them, which is
+    most of a call's time on the host, is made once.  Layers of the same sizes share
+    plans.
+
+    packed  Packed of gate, up (None without one) and down.  On a GPU they have the
+            scales in the order of its fastest kernels, and the codes of the tensors;
+            the scales given are not kept.  Empty: not asked for, or not possible"""
 
     def __init__(self, backend, w13, w13_scales, w2, w2_scales, alpha13, alpha2,
-                 x_global, h_global, activation):
+                 x_global, h_global, activation, pack=False):
         self.backend = backend
-        self.given = (w13, w13_scales, w2, w2_scales, alpha13, alpha2, x_global,
-                      h_global, activation)
         (gate, up), (gate_scales, up_scales) = (
             halves(t, activation, False) for t in (w13, w13_scales))
+        weights = {"gate": gate, "gate_scales": gate_scales, "up": up,
+                   "up_scales": up_scales, "down": w2, "down_scales": w2_scales}
+        self.packed = _pack(weights) if pack else {}
         alpha, alpha_up = _alphas(alpha13)
-        self.tensors = {"gate": gate, "gate_scales": gate_scales, "up": up,
-                        "up_scales": up_scales, "down": w2, "down_scales": w2_scales,
-                        "gate_alpha": alpha, "up_alpha": alpha_up,
-                        "down_alpha": alpha2, "x_global": x_global,
-                        "h_global": h_global}
-        self.pointers = [(_AT[name], 0 if t is None else t.data_ptr())
-                         for name, t in self.tensors.items()]
+        others = {"gate_alpha": alpha, "up_alpha": alpha_up, "down_alpha": alpha2,
+                  "x_global": x_global, "h_global": h_global}
         self.kind = _kinds.setdefault(
-            (activation, *[None if t is None else meta(t)
-                           for t in self.tensors.values()]), len(_kinds))
+            (activation, bool(self.packed), *[
+                None if t is None else meta(t)
+                for t in (*weights.values(), *others.values())]), len(_kinds))
+        self.sizes = w13.shape[0], w2.shape[1]
+        if self.packed:
+            w13 = w13_scales = w2 = w2_scales = None
+            weights = dict.fromkeys(weights)
+        self.given = (w13, w13_scales, w2, w2_scales, alpha13, alpha2, x_global,
+                      h_global, activation)
+        self.tensors = {**weights, **others}
+        self.pointers = [(_AT[name], 0 if t is None else t.data_ptr())
+                         for name, t in self.tensors.items()] + [
+            (_AT[name + "_packed"], one.handle.value)
+            for name, one in self.packed.items()]
 
     def _plan(self, key, device, x, ids, weights):
-        w13, *others = self.given
-        _check(x, None, ids, weights, w13, *others, 0, w13.shape[0])
+        experts, cols = self.sizes
+        _check(x, None, ids, weights, *self.given, 0, experts)
         tensors = {**self.tensors, "codes": None, "scales": None, "x": x, "ids": ids,
                    "weights": weights}
-        shape = x.shape[0], others[1].shape[1]
-        template = _template(tensors, ids, x.dtype, shape, others[-1], 7.0, 1.702, 1.0,
-                             0)
+        shape = x.shape[0], cols
+        template = _template(tensors, ids, x.dtype, shape, self.given[-1], 7.0, 1.702,
+                             1.0, 0)
+        for name, one in self.packed.items():
+            setattr(template, name + "_packed", one.handle)
         return _plans.cache.add(key, _LayerPlan(
             self.backend.open(device), template, maker(shape, x.dtype, ids.device)))
 

@@ -197,6 +197,8 @@ class _ExpertsMethod:
         layer.nibblas = Experts(
             stack(13), global_scales(13), stack(2), global_scales(2),
             x_global, h_global, _EXPERTS[self.moe.activation])
+        if not layer.nibblas.has_scales:
+            _release(layer, [f"w{n}_{names.scales}" for n in (13, 2)])
 
     def get_fused_moe_quant_config(self, layer):
         return None

@@ -164,7 +164,9 @@ class Experts:
     h_global    the same for what is between the products
     activation  of torch.ops.nibblas.moe
 
-    Holds the tensors given, and no copy of them."""
+    Holds the tensors given, and no copy of them.  On a GPU that reads codes where they
+    are, it holds a copy of the block scales instead, for which the GPU's kernels are
+    faster.  has_scales: whether it needs the block scales given."""
 
     def __init__(self, w13, factor13, w2, factor2, x_global, h_global, activation):
         alpha13, alpha2 = factor13.t().contiguous(), factor2
@@ -172,7 +174,10 @@ class Experts:
             alpha13, alpha2 = alpha13 * x_global, factor2 * h_global
         self.given = (*w13, *w2, alpha13, alpha2, x_global, h_global, activation)
         # The operator is for torch.compile: on a CPU vLLM lets it see the experts.
-        self.fixed = None if w13[0].is_cpu else FixedLayer(Cuda, *self.given)
+        self.fixed = None if w13[0].is_cpu else FixedLayer(Cuda, *self.given, pack=True)
+        self.has_scales = not (self.fixed and self.fixed.packed)
+        if not self.has_scales:
+            self.given = self.fixed.given
 
     def run(self, x, ids, weights, expert_map):
         """[tokens, cols] of x's type.
