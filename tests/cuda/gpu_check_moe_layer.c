@@ -414,7 +414,7 @@ static struct gpu_layer_spec any_spec(int i, enum nib_activations activations)
 	/* The last two have more slots than one launch takes; the first of them that is
 	 * not of 300 tokens, which a small run has too, with a short k. */
 	static const int64_t tokens[] = {1, 3, 64, 0, 17, 300, 20};
-	static const int64_t top_k[] = {8, 4, 2, 3, 1, 4, 65};
+	static const int64_t top_k[] = {8, 4, 2, 3, 1, 7, 65};
 	static const int64_t k[] = {64, 16, 1088, 272};
 	const int at = i % 7;
 	const bool dense = activations == NIB_ACTIVATIONS_DENSE;
@@ -426,7 +426,7 @@ static struct gpu_layer_spec any_spec(int i, enum nib_activations activations)
 	    .y_dtype = (enum nib_dtype)(gpu_rnd_below(3)),
 	    .tokens = tokens[at],
 	    .top_k = top_k[at],
-	    .experts = 1 + gpu_rnd_below(i % 3 ? 9 : 140),
+	    .experts = 1 + gpu_rnd_below(i % 3 ? 9 : 300),
 	    .offset = gpu_rnd_below(2) * 1000,
 	    .k = k[tokens[at] > 64 || i == 6 ? i % 2 : i % 4],
 	    .width = 16 * (1 + gpu_rnd_below(9)),
@@ -443,7 +443,7 @@ static void check_all(enum nib_activations activations)
 		struct gpu_layer_spec s = any_spec(i, activations);
 
 		if (i % 2)
-			s.cols = (s.cols + 3) / 4 * 4;
+			s.cols = (s.cols + 7) / 8 * 8;
 		if (s.activation == NIB_MOE_ACTIVATION_SWIGLU)
 			s.activation = NIB_MOE_ACTIVATION_GELU;
 		check_exact(s);
@@ -682,7 +682,7 @@ static void check_sums(void)
 	for (int i = 0; i < 18; i++) {
 		const enum nib_dtype dtype = (enum nib_dtype)(i % 3);
 		const int64_t cols =
-		    i % 2 ? 1 + gpu_rnd_below(70) : 4 * (1 + gpu_rnd_below(90));
+		    i % 2 ? 1 + gpu_rnd_below(70) : 8 * (1 + gpu_rnd_below(45));
 		const struct gpu_sizes from = {.rows = 1 + gpu_rnd_below(50),
 					       .k = cols,
 					       .batch = 1,
@@ -690,10 +690,11 @@ static void check_sums(void)
 		const struct gpu_sizes to = {.rows = 1 + gpu_rnd_below(40),
 					     .k = cols,
 					     .batch = 1,
-					     .gap = gpu_rnd_below(9),
+					     .gap = i % 4 ? gpu_rnd_below(9)
+							  : 8 * gpu_rnd_below(2),
 					     .dtype = dtype};
 
-		check_sum(&from, &to, 1 + gpu_rnd_below(9));
+		check_sum(&from, &to, 1 + gpu_rnd_below(17));
 	}
 }
 

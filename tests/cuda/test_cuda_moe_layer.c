@@ -191,7 +191,7 @@ static const struct spec specs[] = {
      true, false, "bpapc"},
     {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_GELU, NIB_DTYPE_FP16, 128, 8, 4864, 40,
      4, false, false, "bpapc"},
-    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_RELU2, NIB_DTYPE_BF16, 129, 8, 64, 40, 8,
+    {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_RELU2, NIB_DTYPE_BF16, 257, 8, 64, 40, 8,
      false, false, "rgpapc"},
     {NIB_ACTIVATIONS_NVFP4, NIB_MOE_ACTIVATION_SWIGLU_CLAMPED, NIB_DTYPE_BF16, 2, 65,
      64, 40, 8, false, false, "rgpapc"},

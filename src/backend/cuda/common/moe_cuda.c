@@ -81,7 +81,7 @@ static struct nib_moe_gather_params gather_params(const struct nib_moe_route *r,
 	    .slot_rows = r->slot_rows,
 	    .tokens = l->y.rows,
 	    .top_k = r->top_k,
-	    .groups = nib_fp4_groups(&l->gate),
+	    .pieces = nib_fp4_groups(&l->gate),
 	    .zero_scale = nib_scale_ref(0, 1, NIB_ZERO_SCALE_MODELOPT),
 	};
 
@@ -92,7 +92,7 @@ static struct nib_moe_gather_params gather_params(const struct nib_moe_route *r,
 	if (l->activations == NIB_ACTIVATIONS_NVFP4)
 		p.to = cuda_view_nvfp4(&g->a);
 	else
-		p.to_dense = g->dense.data;
+		p.to_dense = g->dense.data, p.pieces *= 2;
 	return p;
 }
 
@@ -106,8 +106,8 @@ static enum nib_status begin_at_once(struct cuda_device *device,
 	struct nib_moe_begin_params p = {route_params(r), gather_params(r, g), 0, 1};
 
 	p.offset_ctas = (int32_t)divide_up(r->experts + 1, NIB_MOE_THREADS);
-	if (p.gather.groups > NIB_MOE_THREADS)
-		p.token_ctas = (int32_t)divide_up(p.gather.groups, NIB_MOE_THREADS);
+	if (p.gather.pieces > NIB_MOE_THREADS)
+		p.token_ctas = (int32_t)divide_up(p.gather.pieces, NIB_MOE_THREADS);
 	return launch(device, "nib_moe_begin",
 		      p.offset_ctas + p.gather.tokens * p.token_ctas, NIB_MOE_THREADS,
 		      &p, stream, err);
@@ -127,7 +127,7 @@ static enum nib_status begin_in_two(struct cuda_device *device,
 	return status
 		   ? status
 		   : launch_units(device, "nib_moe_gather",
-				  gather.tokens * gather.groups, &gather, stream, err);
+				  gather.tokens * gather.pieces, &gather, stream, err);
 }
 
 static enum nib_status begin(struct nib_device *base, const struct nib_moe_route *r,
@@ -198,17 +198,19 @@ static enum nib_status combine(struct nib_device *base, const struct nib_moe_com
 	    .y = cuda_view_dense(&c->y),
 	};
 	enum nib_status status = cuda_enter(device, err);
+	int64_t at_once;
 
 	if (status)
 		return status;
 	if (c->is_callers)
 		status = cuda_check_combine(device, c, err);
-	p.y.is_aligned = p.y.cols % 4 == 0 && p.y.row_stride % 4 == 0;
+	at_once = CUDA_ALIGN / (int64_t)nib_dtype_bytes(c->y.dtype);
+	p.y.is_aligned = p.y.cols % at_once == 0 && p.y.row_stride % at_once == 0;
 	if (!status)
-		status =
-		    launch_units(device, "nib_moe_combine",
-				 p.y.rows * (p.y.is_aligned ? p.y.cols / 4 : p.y.cols),
-				 &p, stream, err);
+		status = launch_units(
+		    device, "nib_moe_combine",
+		    p.y.rows * (p.y.is_aligned ? p.y.cols / at_once : p.y.cols), &p,
+		    stream, err);
 	cuda_leave(device);
 	return status;
 }

@@ -5,12 +5,13 @@
  * src/backend/cpu/moe_steps.c.
  *
  *   begin     ids --> shared memory --> rows of one token's slots;
- *             x --ldg--> 16 values --quantise once--> each of these rows
+ *             x --ldg--> 8 values, or 16 --quantise once--> each of these rows
  *   route     ids --twice--> slots of one expert, in order, by a prefix sum
  *   gather    as begin, with the rows that route wrote
  *   activate  gate, up --ldg--> h[16], or h[4] by four lanes where blocks are few,
  *             --quantise or round--> h
- *   combine   rows of slots --ldg, in order--> sums of 4 columns --stg--> y
+ *   combine   rows of slots --16 bytes of 8 slots at once--> sums of 8 columns (4 of
+ *             fp32), in order --stg--> y
  *
  *   quantize  x --ldg--> 4 values of each lane of a quad --quantise--> codes, scales
  *
@@ -19,7 +20,7 @@
  * previous one and let the next one begin meanwhile.
  *
  * Barriers: __syncthreads() of begin and route, around their tables.  Shared memory:
- * 4.3 KiB of begin, 384 bytes of route.  Registers: 28 to 80 (docs/kernels.md).
+ * 9.4 KiB of begin, 384 bytes of route.  Registers: 28 to 94 (docs/kernels.md).
  * Roofline: the rate of memory; route reads ids twice for every expert, from the L2.
  */
 #ifndef NIB_MOE_STEPS_CUH
@@ -117,40 +118,41 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
 
 /* ---- A by expert --------------------------------------------------------- */
 
-/* Block `group` of a token.  words: 16 values of 16 bits in eight words; or the bits of
- * 16 floats; or, for NVFP4 and once encoded, two words of codes. */
+/* Slots of a token whose loads are requested together, so that their latencies overlap. */
+#define SLOTS_AT_ONCE 8
+
+/* Piece i of a token.  words: 8 values of 16 bits in four words; or the bits of the 16
+ * floats of a block; or, for NVFP4 and once encoded, two words of codes. */
 struct piece {
 	uint32_t words[16], scale;
 };
 
-/* Eight words of halves. */
-DEVICE void load_halves(const uint16_t *from, bool is_aligned, uint32_t words[8])
+/* Four words of halves. */
+DEVICE void load_halves(const uint16_t *from, bool is_aligned, uint32_t words[4])
 {
 	if (is_aligned) {
-		((uint4 *)words)[0] = ((const uint4 *)from)[0];
-		((uint4 *)words)[1] = ((const uint4 *)from)[1];
+		*(uint4 *)words = *(const uint4 *)from;
 		return;
 	}
 #pragma unroll
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 4; i++)
 		words[i] = from[2 * i] | (uint32_t)from[2 * i + 1] << 16;
 }
 
 DEVICE struct piece load_piece(const struct nib_moe_gather_params &p, int64_t token,
-			       int64_t group)
+			       int64_t i)
 {
 	struct piece x = {};
 
 	if (!p.to.codes) {
-		load_halves((const uint16_t *)p.x.data + token * p.x.row_stride +
-				group * 16,
+		load_halves((const uint16_t *)p.x.data + token * p.x.row_stride + i * 8,
 			    p.x.is_aligned, x.words);
 	} else if (p.a.codes) {
-		load_codes(p.a.codes + token * p.a.row_stride + group * 8,
-			   p.a.is_aligned, x.words);
-		x.scale = p.a.scales[token * p.a.scale_row_stride + group];
+		load_codes(p.a.codes + token * p.a.row_stride + i * 8, p.a.is_aligned,
+			   x.words);
+		x.scale = p.a.scales[token * p.a.scale_row_stride + i];
 	} else {
-		load_16(p.x, token * p.x.row_stride + group * 16, 16, x.words);
+		load_16(p.x, token * p.x.row_stride + i * 16, 16, x.words);
 	}
 	return x;
 }
@@ -167,45 +169,57 @@ DEVICE void encode_piece(const struct nib_moe_gather_params &p, struct piece *x)
 	x->words[1] = codes[1];
 }
 
-/* Stores the block in the row of each of the token's slots. */
-DEVICE void spread_piece(const struct nib_moe_gather_params &p, const int32_t *rows,
-			 int64_t group, const struct piece &x)
+/* Stores the piece in a row; -1: nowhere. */
+DEVICE void store_piece(const struct nib_moe_gather_params &p, int64_t row, int64_t i,
+			const struct piece &x)
 {
 	const uint32_t *w = x.words;
 
-	for (int64_t j = 0; j < p.top_k; j++) {
-		const struct place at = {0, rows[j], group, NULL, false};
-		uint4 *to = (uint4 *)p.to_dense + (at.row * p.groups + group) * 2;
+	if (row < 0)
+		return;
+	if (p.to.codes) {
+		store_codes(p.to, {0, row, i, NULL, false}, w[0], w[1]);
+		p.to.scales[row * p.to.scale_row_stride + i] = (uint8_t)x.scale;
+	} else {
+		((uint4 *)p.to_dense)[row * p.pieces + i] =
+		    make_uint4(w[0], w[1], w[2], w[3]);
+	}
+}
 
-		if (at.row < 0)
-			continue;
-		if (p.to.codes) {
-			store_codes(p.to, at, w[0], w[1]);
-			p.to.scales[at.row * p.to.scale_row_stride + group] =
-			    (uint8_t)x.scale;
-		} else {
-			to[0] = make_uint4(w[0], w[1], w[2], w[3]);
-			to[1] = make_uint4(w[4], w[5], w[6], w[7]);
-		}
+/* Stores the piece in the row of each of the token's slots.  Requests AT_ONCE rows
+ * before it needs the first. */
+template <int AT_ONCE>
+DEVICE void spread_piece(const struct nib_moe_gather_params &p, const int32_t *rows,
+			 int64_t i, const struct piece &x)
+{
+	for (int64_t first = 0; first < p.top_k; first += AT_ONCE) {
+		int32_t row[AT_ONCE];
+
+#pragma unroll
+		for (int j = 0; j < AT_ONCE; j++)
+			row[j] = first + j < p.top_k ? rows[first + j] : -1;
+#pragma unroll
+		for (int j = 0; j < AT_ONCE; j++)
+			store_piece(p, row[j], i, x);
 	}
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
     NIB_KERNEL(moe_gather)(const __grid_constant__ struct nib_moe_gather_params p)
 {
-	const uint64_t all = (uint64_t)p.tokens * p.groups;
+	const uint64_t all = (uint64_t)p.tokens * p.pieces;
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS;
 	uint64_t i = (uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x;
 
 	griddepcontrol_launch_dependents();
 	griddepcontrol_wait();
 	for (; i < all; i += stride) {
-		const uint64_t token = divide(i, p.groups);
-		const uint64_t group = i - token * p.groups;
-		struct piece x = load_piece(p, token, group);
+		const uint64_t token = divide(i, p.pieces);
+		const uint64_t piece = i - token * p.pieces;
+		struct piece x = load_piece(p, token, piece);
 
 		encode_piece(p, &x);
-		spread_piece(p, p.slot_rows + token * p.top_k, group, x);
+		spread_piece<SLOTS_AT_ONCE>(p, p.slot_rows + token * p.top_k, piece, x);
 	}
 }
 
@@ -227,16 +241,40 @@ DEVICE int rank_of(const int32_t *experts, int slots, int slot)
 	return (int32_t)mine < 0 ? -1 : (int)count;
 }
 
-DEVICE void write_offset(const struct nib_moe_route_params &p, const int32_t *experts,
-			 uint32_t expert)
+/* Called by a CTA.  Writes the first rows of its NIB_MOE_THREADS experts: counts the
+ * slots of each, counts[0] being those of all earlier experts, and adds them up. */
+DEVICE void write_offsets(const struct nib_moe_route_params &p, const int32_t *experts)
 {
-	int32_t count = 0;
+	__shared__ uint32_t counts[NIB_MOE_THREADS], sums[32];
+	const uint32_t first = blockIdx.x * NIB_MOE_THREADS;
+	const uint32_t expert = first + threadIdx.x;
+	uint32_t before;
 
-	if (expert > p.experts)
-		return;
-	for (int s = 0; s < (int)p.slots; s++)
-		count += (uint32_t)experts[s] < expert;
-	st_relaxed(p.row_offsets + expert, count);
+	counts[threadIdx.x] = 0;
+	if (threadIdx.x < 32)
+		sums[threadIdx.x] = 0;
+	__syncthreads();
+	/* Unrolled, it takes ptxas to spill on Blackwell. */
+#pragma unroll 1
+	for (int s = threadIdx.x; s < (int)p.slots; s += NIB_MOE_THREADS) {
+		const uint32_t other = experts[s];
+
+		if (other < first + NIB_MOE_THREADS - 1)
+			atomicAdd(counts + (other < first ? 0 : other - first + 1), 1u);
+	}
+	__syncthreads();
+	block_sum(counts[threadIdx.x], sums, &before);
+	if (expert <= (uint32_t)p.experts)
+		st_relaxed(p.row_offsets + expert,
+			   (int32_t)(before + counts[threadIdx.x]));
+}
+
+/* Called by a CTA: the expert of every slot. */
+DEVICE void read_experts(const struct nib_moe_route_params &p, int32_t *experts)
+{
+	for (int s = threadIdx.x; s < (int)p.slots; s += NIB_MOE_THREADS)
+		experts[s] = expert_of(p, s);
+	__syncthreads();
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
@@ -247,23 +285,21 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 	const int cta = (int)blockIdx.x - p.offset_ctas;
 	const int token = cta / p.token_ctas, part = cta % p.token_ctas;
 	const int top_k = (int)p.gather.top_k, slots = (int)p.route.slots;
-	const int64_t group = part * NIB_MOE_THREADS + threadIdx.x;
-	const bool has_group = cta >= 0 && group < p.gather.groups;
+	const int64_t piece = part * NIB_MOE_THREADS + threadIdx.x;
+	const bool has_piece = piece < p.gather.pieces;
 	struct piece x;
 
 	griddepcontrol_launch_dependents();
 	griddepcontrol_wait();
-	/* Requests x before ids, to overlap their latencies. */
-	if (has_group)
-		x = load_piece(p.gather, token, group);
-	for (int s = threadIdx.x; s < slots; s += NIB_MOE_THREADS)
-		experts[s] = expert_of(p.route, s);
-	__syncthreads();
 	if (cta < 0) {
-		write_offset(p.route, experts,
-			     blockIdx.x * NIB_MOE_THREADS + threadIdx.x);
+		read_experts(p.route, experts);
+		write_offsets(p.route, experts);
 		return;
 	}
+	/* Requests x before ids, to overlap their latencies. */
+	if (has_piece)
+		x = load_piece(p.gather, token, piece);
+	read_experts(p.route, experts);
 	for (int j = threadIdx.x / 32; j < top_k; j += NIB_MOE_THREADS / 32) {
 		const int slot = token * top_k + j;
 		const int row = rank_of(experts, slots, slot);
@@ -274,11 +310,11 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 				p.route.slot_rows[slot] = row;
 		}
 	}
-	if (has_group)
+	if (has_piece)
 		encode_piece(p.gather, &x);
 	__syncthreads();
-	if (has_group)
-		spread_piece(p.gather, rows, group, x);
+	if (has_piece)
+		spread_piece<1>(p.gather, rows, piece, x);
 }
 
 /* ---- h ------------------------------------------------------------------- */
@@ -478,62 +514,121 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 
 /* ---- the sum of slots ---------------------------------------------------- */
 
-template <int N>
-DEVICE void store_row(const struct nib_quantize_dense &y, int64_t index,
-		      const float x[N])
-{
-	uint32_t bits[N];
+/* Columns of y as they are stored: 16 bytes, or one of them. */
+template <int DTYPE, bool IS_ONE>
+struct columns {
+	static constexpr int N = IS_ONE ? 1 : DTYPE == 0 ? 4 : 8;
+	static constexpr int BYTES = DTYPE == 0 ? 4 : 2;
+	uint4 words;
+
+	__device__ __forceinline__ void load(const void *from, int64_t index)
+	{
+		const char *at = (const char *)from + index * BYTES;
+
+		if constexpr (!IS_ONE)
+			words = *(const uint4 *)at;
+		else if constexpr (DTYPE == 0)
+			words.x = *(const uint32_t *)at;
+		else
+			words.x = *(const uint16_t *)at;
+	}
+	__device__ __forceinline__ void store(void *to, int64_t index) const
+	{
+		char *at = (char *)to + index * BYTES;
+
+		if constexpr (!IS_ONE)
+			*(uint4 *)at = words;
+		else if constexpr (DTYPE == 0)
+			*(uint32_t *)at = words.x;
+		else
+			*(uint16_t *)at = (uint16_t)words.x;
+	}
+	__device__ __forceinline__ float value(int i) const
+	{
+		const uint32_t w[4] = {words.x, words.y, words.z, words.w};
+
+		if constexpr (DTYPE == 0)
+			return __uint_as_float(w[i]);
+		else
+			return __uint_as_float(
+			    widen(i % 2 ? w[i / 2] >> 16 : w[i / 2] & 0xFFFF, DTYPE));
+	}
+	__device__ __forceinline__ void set(const float (&x)[N])
+	{
+		uint32_t w[4] = {};
 
 #pragma unroll
-	for (int i = 0; i < N; i++)
-		bits[i] = round_to(x[i], y.dtype);
-	if (y.dtype == 0 && N == 4)
-		*(uint4 *)((uint32_t *)y.data + index) = *(uint4 *)bits;
-	else if (y.dtype == 0)
-		((uint32_t *)y.data)[index] = bits[0];
-	else if (N == 4)
-		*(uint2 *)((uint16_t *)y.data + index) = make_uint2(
-		    bits[0] | bits[1 % N] << 16, bits[2 % N] | bits[3 % N] << 16);
-	else
-		((uint16_t *)y.data)[index] = (uint16_t)bits[0];
-}
+		for (int i = 0; i < N; i++)
+			if constexpr (DTYPE == 0)
+				w[i] = __float_as_uint(x[i]);
+			else
+				w[i / 2] |= round_to(x[i], DTYPE) << i % 2 * 16;
+		words = make_uint4(w[0], w[1], w[2], w[3]);
+	}
+};
 
-/* Columns col .. col + N - 1 of a token. */
-template <int N>
+/* The columns from col on of a token.  Requests the columns of SLOTS_AT_ONCE slots
+ * before it adds the first. */
+template <class COLUMNS>
 DEVICE void combine_piece(const struct nib_moe_combine_params &p, int64_t token,
 			  int64_t col)
 {
-	float sums[N] = {};
+	float sums[COLUMNS::N] = {};
+	COLUMNS y;
 
-#pragma unroll 4
-	for (int64_t j = 0; j < p.top_k; j++) {
-		const int64_t slot = token * p.top_k + j;
-		const int64_t row = p.slot_rows[slot];
-		float weight, x[N];
+	for (int64_t first = 0; first < p.top_k; first += SLOTS_AT_ONCE) {
+		const int64_t slot = token * p.top_k + first;
+		COLUMNS x[SLOTS_AT_ONCE];
+		float weights[SLOTS_AT_ONCE];
+		int64_t rows[SLOTS_AT_ONCE];
 
-		if (row < 0)
-			continue;
-		weight = p.weights[slot];
-		load_row<N>(p.rows, row * p.y.cols + col, p.y.dtype, x);
 #pragma unroll
-		for (int i = 0; i < N; i++)
-			sums[i] = __fadd_rn(sums[i], __fmul_rn(weight, x[i]));
+		for (int j = 0; j < SLOTS_AT_ONCE; j++) {
+			const bool is_slot = first + j < p.top_k;
+
+			rows[j] = is_slot ? p.slot_rows[slot + j] : -1;
+			weights[j] = is_slot ? p.weights[slot + j] : 0;
+		}
+#pragma unroll
+		for (int j = 0; j < SLOTS_AT_ONCE; j++)
+			if (rows[j] >= 0)
+				x[j].load(p.rows, rows[j] * p.y.cols + col);
+#pragma unroll
+		for (int j = 0; j < SLOTS_AT_ONCE; j++)
+#pragma unroll
+			for (int i = 0; i < COLUMNS::N; i++)
+				if (rows[j] >= 0)
+					sums[i] = __fadd_rn(
+					    sums[i],
+					    __fmul_rn(weights[j], x[j].value(i)));
 	}
-	store_row<N>(p.y, token * p.y.row_stride + col, sums);
+	y.set(sums);
+	y.store(p.y.data, token * p.y.row_stride + col);
 }
 
-template <int N>
-DEVICE void combine(const struct nib_moe_combine_params &p)
+template <class COLUMNS>
+DEVICE void combine_columns(const struct nib_moe_combine_params &p)
 {
-	const uint64_t pieces = p.y.cols / N;
+	const uint64_t pieces = p.y.cols / COLUMNS::N;
 	const uint64_t stride = (uint64_t)gridDim.x * NIB_MOE_THREADS;
 	uint64_t i = (uint64_t)blockIdx.x * NIB_MOE_THREADS + threadIdx.x;
 
 	for (; i < pieces * p.y.rows; i += stride) {
 		const uint64_t token = divide(i, pieces);
 
-		combine_piece<N>(p, token, (i - token * pieces) * N);
+		combine_piece<COLUMNS>(p, token, (i - token * pieces) * COLUMNS::N);
 	}
+}
+
+template <bool IS_ONE>
+DEVICE void combine(const struct nib_moe_combine_params &p)
+{
+	if (p.y.dtype == 0)
+		combine_columns<columns<0, IS_ONE>>(p);
+	else if (p.y.dtype == 1)
+		combine_columns<columns<1, IS_ONE>>(p);
+	else
+		combine_columns<columns<2, IS_ONE>>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
@@ -542,9 +637,9 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_THREADS)
 	griddepcontrol_launch_dependents();
 	griddepcontrol_wait();
 	if (p.y.is_aligned)
-		combine<4>(p);
+		combine<false>(p);
 	else
-		combine<1>(p);
+		combine<true>(p);
 }
 
 #endif

@@ -11,7 +11,7 @@
 #define NIB_MOE_THREADS	      256
 #define NIB_MOE_ROUTE_THREADS 1024
 /* The most slots of a launch of nib_moe_begin, and of each token in it. */
-#define NIB_MOE_BEGIN_SLOTS 1024
+#define NIB_MOE_BEGIN_SLOTS 2048
 #define NIB_MOE_BEGIN_TOP_K 64
 
 struct nib_moe_route_params {
@@ -22,15 +22,16 @@ struct nib_moe_route_params {
 	int32_t *row_offsets, *slot_rows;
 };
 
-/* Copies each block of 16 columns of a token to the rows of the token's slots. */
+/* Copies each piece of a token, 8 columns of 16 bits or a block of 16, to the rows of
+ * the token's slots. */
 struct nib_moe_gather_params {
 	struct nib_quantize_dense x;  /* by token, if a.codes is NULL */
 	struct nib_quantize_nvfp4 a;  /* by token */
 	struct nib_quantize_nvfp4 to; /* codes NULL: to_dense, of x's type */
-	void *to_dense;		      /* [slots, 16 groups] */
+	void *to_dense;		      /* [slots, 8 pieces] */
 	const float *global;	      /* if x is quantised */
 	const int32_t *slot_rows;     /* -1: no row */
-	int64_t tokens, top_k, groups;
+	int64_t tokens, top_k, pieces;
 	uint8_t zero_scale;
 };
 
@@ -71,7 +72,7 @@ struct nib_moe_combine_params {
 	const int32_t *slot_rows;
 	const float *weights;
 	int64_t top_k;
-	struct nib_quantize_dense y; /* is_aligned: four columns at once */
+	struct nib_quantize_dense y; /* is_aligned: 16 bytes at once */
 };
 
 #endif
