@@ -49,7 +49,9 @@ _install()
 # One process: an error of a layer is then the error of LLM().
 os.environ.update(HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0",
                   VLLM_CPU_KVCACHE_SPACE="1", VLLM_LOGGING_LEVEL="ERROR",
-                  VLLM_NO_USAGE_STATS="1", VLLM_HOST_IP="127.0.0.1")
+                  VLLM_NO_USAGE_STATS="1", VLLM_HOST_IP="127.0.0.1",
+                  # vLLM binds processes to NUMA nodes, of which one is enough here.
+                  VLLM_CPU_OMP_THREADS_BIND="nobind")
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -223,12 +225,11 @@ class Vllm(unittest.TestCase):
     def test_experts_of_two_processes(self):
         """Each has half of the columns of every expert, or half of the experts."""
         for form, family, w4a4, named in (
-                ("modelopt", "qwen3_moe", False, {}),
-                ("compressed-tensors", "mixtral", False, {}),
                 ("modelopt", "qwen3_moe", True, {}),
+                ("compressed-tensors", "mixtral", False, {}),
                 ("compressed-tensors", "mixtral", False,
                  {"enable_expert_parallel": True})):
-            with self.subTest(form=form, w4a4=w4a4, **named):
+            with self.subTest(form=form, **named):
                 self.setUp()
                 self.check(family, form, w4a4, (4, 2), tensor_parallel_size=2, **named)
 
@@ -279,7 +280,7 @@ class Vllm(unittest.TestCase):
         self.assertFalse(again.LinearMethodCls(again).has_input)
 
     def test_modular_kernels(self):
-        """vLLM keeps the method where it asks for a kernel that exchanges tokens."""
+        """vLLM asks each method for a kernel that exchanges tokens, and keeps it."""
         for kind in (NibblasModelOptExperts, NibblasCompressedTensorsExperts):
             self.assertIsNone(kind.__new__(kind).maybe_make_prepare_finalize(
                 routing_tables=None))

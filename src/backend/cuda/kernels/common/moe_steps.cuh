@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(NIB_MOE_ROUTE_THREADS)
 
 /* ---- A by expert --------------------------------------------------------- */
 
-/* Slots of a token whose loads are requested together, so that their latencies overlap. */
+/* Slots of a token whose loads are requested together: their latencies overlap. */
 #define SLOTS_AT_ONCE 8
 
 /* Piece i of a token.  words: 8 values of 16 bits in four words; or the bits of the 16
