@@ -411,10 +411,10 @@ static bool has_few_launches(void)
 
 static struct gpu_layer_spec any_spec(int i, enum nib_activations activations)
 {
-	/* The last two have more slots than one launch takes; the first of them that is
-	 * not of 300 tokens, which a small run has too, with a short k. */
+	/* The last one has more slots of a token than one launch takes, and in a small
+	 * run too a short k. */
 	static const int64_t tokens[] = {1, 3, 64, 0, 17, 300, 20};
-	static const int64_t top_k[] = {8, 4, 2, 3, 1, 7, 65};
+	static const int64_t top_k[] = {8, 4, 2, 3, 1, 4, 65};
 	static const int64_t k[] = {64, 16, 1088, 272};
 	const int at = i % 7;
 	const bool dense = activations == NIB_ACTIVATIONS_DENSE;
