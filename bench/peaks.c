@@ -20,9 +20,10 @@
 #include "peak_kernels.h"
 #include "text.h"
 
-/* Untimed and timed seconds of one sample of an instruction's rate. */
-#define WARM_S	0.001
-#define TIMED_S 0.004
+/* Timed seconds of one sample of an instruction's rate, at most, and the share of that
+ * which is run before, untimed. */
+#define TIMED_S	   0.004
+#define WARM_SHARE 0.25
 
 /* Memory is sampled slice by slice, so that every slice is out of the caches.
  */
@@ -53,6 +54,7 @@ struct peaks {
 	int count;
 	struct memory memory;	   /* made when first needed */
 	struct memory small_paged; /* the same */
+	double timed_s;		   /* of a sample of an instruction's rate */
 	struct nib_device *gpu;	   /* NULL: there is none */
 	void *gpu_memory;	   /* made when first needed */
 	int64_t gpu_bytes;
@@ -255,7 +257,16 @@ double peaks_rate(const struct peaks *peaks, const struct series *series, int fi
 
 struct peaks *peaks_create(void)
 {
-	return calloc(1, sizeof(struct peaks));
+	struct peaks *peaks = calloc(1, sizeof(*peaks));
+
+	if (peaks)
+		peaks->timed_s = TIMED_S;
+	return peaks;
+}
+
+void peaks_limit_samples(struct peaks *peaks, double seconds)
+{
+	peaks->timed_s = fmin(TIMED_S, seconds);
 }
 
 void peaks_free(struct peaks *peaks)
@@ -360,6 +371,7 @@ struct worker {
 	struct gate *gate;
 	int index;
 	enum peak_kind kind;
+	double timed_s; /* instructions */
 	/* Memory kinds: blocks of n_bytes at p, p + stride, ... before end. */
 	unsigned char *p, *end;
 	size_t n_bytes, stride;
@@ -409,8 +421,8 @@ static void *work(void *arg)
 			c.loop(loops, OPERAND);
 			w->units += (double)loops;
 			spent = cli_now_s() - begin;
-		} while (spent < WARM_S);
-		loops = (int64_t)(w->units * TIMED_S / spent) + 1;
+		} while (spent < w->timed_s * WARM_SHARE);
+		loops = (int64_t)(w->units * w->timed_s / spent) + 1;
 	}
 	if (!pass_gate(w->gate))
 		return NULL;
@@ -518,6 +530,7 @@ static double sample_cpu(struct peaks *peaks, enum peak_kind kind,
 		return 0;
 	for (int i = 0; i < threads; i++) {
 		workers[i].kind = kind;
+		workers[i].timed_s = peaks->timed_s;
 		workers[i].index = i;
 	}
 	if (is_memory)

@@ -109,6 +109,8 @@ enum peak_kind peak_read_memory(const char *backend);
  * available here, or if memory or threads could not be had.
  */
 double peaks_sample(struct peaks *peaks, enum peak_kind kind, int threads);
+/* Samples of the CPU's instructions take at most so long from now on, or 5 ms. */
+void peaks_limit_samples(struct peaks *peaks, double seconds);
 /*
  * Chooses the pattern with which this many threads read memory fastest, unless that was
  * done: numbers of threads, streams and prefetches, until budget_s is spent.

@@ -12,6 +12,9 @@
 
 /* Samples of each peak in a round. */
 #define PEAKS_A_ROUND 2
+/* A peak's sample takes no larger share of an entry's least time: with the usual 0.4 s
+ * this is no limit; a run that is to be short is not one of peaks. */
+#define PEAK_SHARE 0.25
 
 /* OpenBLAS's threads spin for 2^26 cycles after their work. */
 #define BASELINE_SETTLE_NS 40000000
@@ -101,6 +104,7 @@ enum nib_status rounds_run(struct entry *entries, int count, struct peaks *peaks
 	enum nib_status status = NIB_STATUS_OK;
 	bool all_done = false;
 
+	peaks_limit_samples(peaks, options->min_time_s * PEAK_SHARE);
 	while (!all_done && !status) {
 		all_done = true;
 		sample_peaks(peaks, options);
