@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """python_env.py [--models | --vllm | --transformers VERSION] DIR [SCRIPT ARGUMENT...] -
 makes the virtual environment of this interpreter in which tests/python/ run, and runs a
-script in it with the source tree's package.  Packages that pip cannot install are left
-out, and the tests that need them say so.  Without NumPy there is no environment, and
-the exit status is 77 (skipped).
+script, or -m and a module, in it with the source tree's package.  Packages that pip
+cannot install are left out, and the tests that need them say so.  Without NumPy there
+is no environment, and the exit status is 77 (skipped).
 
 --models adds ModelOpt, compressed-tensors and torchao, whose checkpoints are read, and
 two real models: 0.6 GB.
