@@ -287,6 +287,9 @@ static void searched_scales(void **state)
 {
 	static const float globals[] = {0,	   0.0123f, 1e30f,	1e-40f,
 					0x1p-149f, 0x1p60f, FLT_MAX / 6};
+	/* Odd numbers of blocks. */
+	const int64_t ks[] = {test_is_tiny() ? 16 * 7 : 16 * 33,
+			      test_is_tiny() ? 16 * 5 : 16 * 19};
 	struct rng rng = rng_new(test_seed());
 
 	for (int i = 0; i < 4 * DATA_COUNT * 3; i++)
@@ -295,7 +298,7 @@ static void searched_scales(void **state)
 			    .data = (enum data)(i / 4 % DATA_COUNT),
 			    .dtype = dtypes[i / 4 / DATA_COUNT],
 			    .rows = 3,
-			    .k = g % 2 ? 16 * 19 : 16 * 33,
+			    .k = ks[g % 2],
 			    .batch = 1,
 			    .x_gap = g % 3 ? 0 : 5,
 			    .layout = (enum nib_scale_layout)(g % 2),
@@ -355,7 +358,7 @@ static void shapes(void **state)
 				};
 				if (rows[r] > 2 && ks[k] > 240 && i > 1)
 					continue;
-				if (test_is_tiny() && rows[r] * ks[k] > 40000)
+				if (test_is_tiny() && rows[r] * ks[k] > 20000)
 					continue;
 				c.options = options_of(NIB_ZERO_SCALE_MODELOPT,
 						       i % 2 ? 0.0f : 0.01f, 0);
@@ -460,6 +463,9 @@ static void check_bad(const char *isa, int threads, const struct test_case *c,
 /* The first inf or NaN is named, for any threads; saturated, it is a value. */
 static void not_finite(void **state)
 {
+	/* Threads get parts of long rows, and several short ones. */
+	const int64_t few_rows = test_is_small() ? 3 : 13;
+	const int64_t short_k = test_is_small() ? 112 : 1040;
 	struct rng rng = rng_new(test_seed());
 	char where[80];
 
@@ -467,8 +473,8 @@ static void not_finite(void **state)
 		struct test_case c = {
 		    .data = SPREAD,
 		    .dtype = dtypes[i % 3],
-		    .rows = i % 2 ? 13 : 130,
-		    .k = i % 2 ? 9232 : 1040,
+		    .rows = i % 2 ? few_rows : 130,
+		    .k = i % 2 ? 9232 : short_k,
 		    .batch = 2,
 		    .x_gap = i & 4 ? 3 : 0,
 		    .layout = (enum nib_scale_layout)(i / 3 % 2),
