@@ -16,7 +16,7 @@
  * this is no limit; a run that is to be short is not one of peaks. */
 #define PEAK_SHARE 0.25
 
-/* OpenBLAS's threads spin for 2^26 cycles after their work. */
+/* OpenBLAS's threads but the first spin for 2^26 cycles after their work. */
 #define BASELINE_SETTLE_NS 40000000
 
 void entries_free(struct entry *entries, int count)
@@ -74,7 +74,7 @@ static enum nib_status run_job(struct entry *entry, double budget_s, int least,
 }
 
 /* False when its process has died. */
-static bool run_baseline(struct entry *entry, double budget_s)
+static bool run_baseline(struct entry *entry, double budget_s, int threads)
 {
 	double samples[BASELINE_MAX_SAMPLES], spent_s = 0;
 	struct timespec settle = {0, BASELINE_SETTLE_NS};
@@ -83,7 +83,8 @@ static bool run_baseline(struct entry *entry, double budget_s)
 	for (int i = 0; i < n; i++)
 		bench_samples_add(&entry->samples_s, samples[i]);
 	entry->spent_s += spent_s;
-	nanosleep(&settle, NULL);
+	if (threads > 1)
+		nanosleep(&settle, NULL);
 	return n > 0;
 }
 
@@ -120,7 +121,7 @@ enum nib_status rounds_run(struct entry *entries, int count, struct peaks *peaks
 			bench_settle();
 			if (entry->job)
 				status = run_job(entry, budget_s, least, err);
-			else if (!run_baseline(entry, budget_s))
+			else if (!run_baseline(entry, budget_s, options->threads))
 				continue;
 			all_done = all_done && is_done(entry, options);
 		}
