@@ -95,7 +95,7 @@ def _block_errors(block, layers, inputs, named, device):
 
 def _quantised_layers(path, device):
     """{module: linear layer} of the NVFP4 model, without biases."""
-    model = nt.from_pretrained(path, activations="dense", device_map={"": device})
+    model = nt.from_pretrained(path, activations="dense").to(device)
     found = {}
     for name, module in model.named_modules():
         if isinstance(module, CheckpointLinear):

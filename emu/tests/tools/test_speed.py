@@ -23,10 +23,11 @@ class Launches(unittest.TestCase):
         spec = importlib.util.spec_from_file_location("speed", TOOL)
         speed = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(speed)
-        instructions, seconds = speed.sum_launches(TEXT)
+        instructions, wall, processors = speed.sum_launches(TEXT)
         self.assertEqual(instructions, 35651684)
-        self.assertAlmostEqual(seconds, 0.556)
-        self.assertEqual(speed.sum_launches("no launch"), (0, 0))
+        self.assertAlmostEqual(wall, 1.287)
+        self.assertAlmostEqual(processors, 0.556)
+        self.assertEqual(speed.sum_launches("no launch"), (0, 0, 0))
 
 
 if __name__ == "__main__":
