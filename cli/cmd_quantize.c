@@ -643,7 +643,7 @@ static const struct cli_option options[] = {
     {"zero-scale", OPT_CHOICE, ARG(zero_scale), "modelopt|compressed-tensors|ggml",
      .help = "the scale of a block of zeros: 1, 0.125 or 0 (default: the one "
 	     "of --format-out)"},
-    {"scales", OPT_CHOICE, ARG(scales), "amax|four-six|mse", "amax",
+    {"scales", OPT_CHOICE, ARG(scales), "amax|four-six|mse", "four-six",
      .help = "the scale of a block: its largest value becomes 6; or 6 or 4, "
 	     "whichever has the least squared error; or the best of nine by that "
 	     "error"},
@@ -686,7 +686,7 @@ const struct cli_command command_quantize = {
 	"tensor is copied, and the table says why.  IN is a safetensors file\n"
 	"with fp32, fp16 or bf16 tensors, or a folder of them, and may be larger\n"
 	"than memory.  OUT appears whole or not at all.  SQNR is the energy of a\n"
-	"layer over the energy of its error, in dB: about 20 dB is usual.\n"
+	"layer over the energy of its error, in dB: about 21 dB is usual.\n"
 	"\n"
 	"A folder becomes a new folder with the same shards and an index.  Its\n"
 	"config.json says how the layers are quantised, as transformers and\n"

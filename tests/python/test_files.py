@@ -113,7 +113,8 @@ class Written(FilesTest):
                     layer, w = file[name], weights[name + ".weight"]
                     self.assertEqual(layer.format, form)
                     q = nibblas.quantize(w, layer.global_scale,
-                                         layout="linear", zero_scale=form)
+                                         layout="linear", zero_scale=form,
+                                         scales="four-six")
                     self.assertTrue(np.array_equal(q.scales, layer.scales))
                     self.assertTrue(np.array_equal(q.codes, layer.codes))
 
