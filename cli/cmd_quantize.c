@@ -266,17 +266,27 @@ static void put_loading(struct job *job)
 
 /* ---- the two passes ------------------------------------------------------ */
 
+typedef int visit_layer(struct quantizer *quantizer, struct selected *item);
+
+/* Visits the layers until one has another result than CLI_OK, which is returned. */
+static int visit_layers(struct job *job, visit_layer *visit)
+{
+	struct selection *s = &job->selection;
+	int code = CLI_OK;
+
+	for (int64_t i = 0; i < s->count && !code; i++)
+		if (s->items[i].layer)
+			code = visit(job->quantizer, &s->items[i]);
+	return code;
+}
+
 static int find_globals(struct job *job)
 {
 	struct selection *s = &job->selection;
+	int code = visit_layers(job, quantizer_amax);
 
-	for (int64_t i = 0; i < s->count; i++) {
-		int code = s->items[i].layer
-			       ? quantizer_amax(job->quantizer, &s->items[i])
-			       : CLI_OK;
-		if (code)
-			return code;
-	}
+	if (code)
+		return code;
 	if (!job->args->no_share)
 		select_share_amax(s);
 	for (int64_t i = 0; i < s->count; i++)
@@ -287,16 +297,9 @@ static int find_globals(struct job *job)
 /* Chooses the formats of layers for --budget. */
 static int choose_formats(struct job *job)
 {
-	const struct selection *s = &job->selection;
+	int code = visit_layers(job, quantizer_errors);
 
-	for (int64_t i = 0; i < s->count; i++) {
-		int code = s->items[i].layer
-			       ? quantizer_errors(job->quantizer, &s->items[i])
-			       : CLI_OK;
-		if (code)
-			return code;
-	}
-	return budget_choose(&job->selection, &job->budget);
+	return code ? code : budget_choose(&job->selection, &job->budget);
 }
 
 static enum nib_status declare_metadata(struct job *job, struct nib_error *err)
