@@ -56,15 +56,6 @@ int tensor_from_across(const struct nib_file *file, const struct nib_file_tensor
 	return 0;
 }
 
-int tensor_in_across(const struct nib_file *file, const struct nib_file_tensor *tensor)
-{
-	const struct nib_layer_tensors *stack = nib_file_layer_tensors_of(file, tensor);
-	struct tensor_source source;
-
-	return stack && stack->codes != tensor &&
-	       !tensor_from_across(file, stack->codes, &source);
-}
-
 struct across {
 	const struct tensor_source *source;
 	int64_t first;

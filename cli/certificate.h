@@ -26,7 +26,8 @@
 #define CERTIFICATE_DIGEST_TEXT 48
 void certificate_digest(const struct nib_layer_tensors *layer,
 			char text[CERTIFICATE_DIGEST_TEXT]);
-/* Where the certificate of a checkpoint is, to be freed; NULL after a message. */
+/* The path of a checkpoint's certificate, which the caller frees.  NULL if memory ran
+ * out, after a message. */
 char *certificate_path(const char *checkpoint);
 /* The tensors of an NVFP4 weight; NULL for other weights. */
 const struct nib_layer_tensors *certificate_layer_of(const struct tensor_source *b);

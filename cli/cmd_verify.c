@@ -72,10 +72,14 @@ static int from_packed(const struct nib_file *file,
 		   : 0;
 }
 
-/* A scale of one. */
+/* Whether a tensor is a scale of one. */
 static int in_packed(const struct nib_file *file, const struct nib_file_tensor *tensor)
 {
-	return tensor_in_across(file, tensor) || tensor_in_fp8(file, tensor);
+	const struct nib_layer_tensors *layer = nib_file_layer_tensors_of(file, tensor);
+	struct tensor_source source;
+
+	return layer && layer->codes != tensor &&
+	       !from_packed(file, layer->codes, &source);
 }
 
 /*

@@ -31,15 +31,6 @@ int tensor_from_fp8(const struct nib_file *file, const struct nib_file_tensor *t
 	return 0;
 }
 
-int tensor_in_fp8(const struct nib_file *file, const struct nib_file_tensor *t)
-{
-	const struct nib_layer_tensors *layer = nib_file_layer_tensors_of(file, t);
-	struct tensor_source source;
-
-	return layer && layer->codes != t &&
-	       !tensor_from_fp8(file, layer->codes, &source);
-}
-
 struct reading {
 	const struct tensor_source *source;
 	int64_t first;

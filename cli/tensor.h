@@ -103,8 +103,6 @@ int tensor_from_float(const struct nib_file_tensor *tensor,
 int tensor_from_across(const struct nib_file *file,
 		       const struct nib_file_tensor *tensor,
 		       struct tensor_source *source);
-/* Whether tensor is a scale of such a stack. */
-int tensor_in_across(const struct nib_file *file, const struct nib_file_tensor *tensor);
 /* Rows of any of its matrices as fp32; tensor_read() calls it. */
 void tensor_read_across(const struct tensor_source *source, int64_t first,
 			int64_t count, float *out);
@@ -115,8 +113,6 @@ void tensor_read_across(const struct tensor_source *source, int64_t first,
  * the codes of such a layer. */
 int tensor_from_fp8(const struct nib_file *file, const struct nib_file_tensor *tensor,
 		    struct tensor_source *source);
-/* Whether tensor is a scale of such a layer. */
-int tensor_in_fp8(const struct nib_file *file, const struct nib_file_tensor *tensor);
 /* tensor_read() calls it. */
 void tensor_read_fp8(const struct tensor_source *source, int64_t first, int64_t count,
 		     float *out);
